@@ -1,0 +1,1 @@
+"""Why attention divides by the square root of d_k, measured."""

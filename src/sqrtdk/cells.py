@@ -1,0 +1,38 @@
+"""What every experiment's job does: measure the cells of one slab and write them as a shard."""
+
+import json
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from sqrtdk import tables
+from sqrtdk.keys import Column
+from sqrtdk.tables import Row
+
+Cell = tuple[Row, Callable[[], Row]]
+"""A cell's axes, and the function that measures it."""
+
+
+def rows(cells: Iterable[Cell], columns: Sequence[Column]) -> list[Row]:
+    """Measure cells. One that fails does not stop the others; at the end all failures are named.
+
+    Raises SystemExit(1) if any cell failed, after its traceback was printed.
+    """
+    done, failed = [], []
+    for axes, measure in cells:
+        try:
+            done.append(tables.check(axes | measure(), columns))
+        except Exception:
+            failed.append(" ".join(f"{name}={value}" for name, value in axes.items()))
+            print(f"cell {failed[-1]} failed:", file=sys.stderr)
+            traceback.print_exc()
+    if failed:
+        sys.exit("\n".join([f"{len(failed)} of {len(failed) + len(done)} cells failed:", *failed]))
+    return done
+
+
+def main(cells: Callable[[Row], Iterable[Cell]], columns: Sequence[Column]) -> None:
+    """Compute the slab given as JSON, the first argument, into the shard named by the second."""
+    slab, path = json.loads(sys.argv[1]), Path(sys.argv[2])
+    tables.write_sealed(path, slab, rows(cells(slab), columns), columns)

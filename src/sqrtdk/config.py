@@ -1,0 +1,414 @@
+"""The configuration: composed by Hydra, checked against the keys, resolved into one `Run`.
+
+Every error a person can make in a configuration is found here and answered with one line.
+A flat key (`d_k`) applies to every experiment of the run that has it; under an experiment's name
+(`scaling: {d_k: 16}`) it applies to that one alone.
+"""
+
+import difflib
+import inspect
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import yaml
+
+from sqrtdk import inputs, scales
+from sqrtdk.experiments.registry import EXPERIMENTS
+from sqrtdk.keys import Key
+
+CONF = Path(__file__).resolve().parents[2] / "conf"
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+ENTRY_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
+RESERVED = ("shards",)
+
+RUN_KEYS = {
+    "name": "Folder of the run, results/<name>/: letters, digits, '_', '-' and '.', at most 64.",
+    "experiments": "What to build: one experiment or a list. Default: all of the report.",
+    "grid": "Named grid, a file of conf/grid/.",
+    "shard_seeds": "Seeds that one job computes (from 1). Changes cost, never numbers.",
+    "scale_rules": "Named scale rules, each a formula of scales.py and its parameters.",
+    "input_laws": "Named input laws, each a formula of inputs.py and its parameters.",
+    "experiment": "Each experiment's own block, as the files of conf/ fill it.",
+}
+SEEDS = "seeds"
+
+FORMULAS: dict[str, tuple[str, Mapping[str, Callable[..., Any]]]] = {
+    "scale_rules": ("rule", scales.RULES),
+    "input_laws": ("law", inputs.LAWS),
+}
+"""For each mapping of named entries: the entry's key that names the formula, and the formulas."""
+
+
+class ConfigError(Exception):
+    """A mistake in the configuration; the message is one line for the person who made it."""
+
+
+def refuse(key: str, value: object, allowed: str, known: Iterable[str] = ()) -> ConfigError:
+    """The error for a bad value: the key, the value, what is allowed and the nearest name."""
+    near = difflib.get_close_matches(str(value), list(known), n=1, cutoff=0.5)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    shown = repr(value)
+    shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
+    return ConfigError(f"{key}: {shown} is not allowed; allowed: {allowed}{hint}")
+
+
+def unknown(key: object, known: Iterable[str], where: str = "") -> ConfigError:
+    """The error for a key that nothing has, with the nearest that something has."""
+    known = sorted(known)
+    near = difflib.get_close_matches(str(key), known, n=1, cutoff=0.5)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return ConfigError(f"unknown key {str(key)!r}{where}; known: {', '.join(known)}{hint}")
+
+
+def grids() -> list[str]:
+    """The named grids that a run can choose."""
+    return sorted(path.stem for path in (CONF / "grid").glob("*.yaml"))
+
+
+def flat_keys() -> set[str]:
+    """Every key that some experiment has, as the command line spells it."""
+    return {key.name for module in EXPERIMENTS.values() for key in module.KEYS} | {SEEDS}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A checked configuration.
+
+    `settings` holds, for each experiment, the value of every key: a list for an axis; for a key
+    of names, the mapping from name to entry. `seed` is a sorted list.
+    """
+
+    name: str
+    shard_seeds: int
+    settings: dict[str, dict[str, Any]]
+
+    def to_yaml(self) -> str:
+        """The resolved configuration as YAML that `--configfile` takes back."""
+        document: dict[str, Any] = {
+            "name": self.name,
+            "experiments": list(self.settings),
+            "shard_seeds": self.shard_seeds,
+        }
+        entries: dict[str, dict[str, Any]] = {}
+        for experiment, settings in self.settings.items():
+            block = document[experiment] = {}
+            for key in EXPERIMENTS[experiment].KEYS:
+                value = settings[key.name]
+                if key.named_in:
+                    entries.setdefault(key.named_in, {}).update(value)
+                    value = list(value)
+                if key.name == "seed" and value == list(range(len(value))):
+                    block[SEEDS] = len(value)
+                else:
+                    block[key.name] = value
+        return yaml.safe_dump(document | entries, sort_keys=False, default_flow_style=None)
+
+
+def load(path: Path) -> Run:
+    """The run of a resolved configuration file, as `Run.to_yaml` writes it."""
+    return resolve(yaml.safe_load(path.read_text(encoding="utf-8")))
+
+
+def compose(overrides: list[str], values: Mapping[str, Any], config_name: str = "config") -> Run:
+    """Compose the files of conf/ with Hydra overrides, then plain values on top, and resolve.
+
+    Raises ConfigError.
+    """
+    from hydra import compose as hydra_compose
+    from hydra import initialize_config_dir
+    from hydra.errors import HydraException
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    values = dict(values)
+    if "grid" in values:
+        grid = values.pop("grid")
+        if grid not in grids():
+            raise refuse("grid", grid, " or ".join(grids()), grids())
+        overrides = [*overrides, f"grid={grid}"]
+    arguments = check_overrides(overrides, taken=values)
+    try:
+        with initialize_config_dir(str(CONF), version_base="1.3"):
+            composed = OmegaConf.to_container(hydra_compose(config_name, arguments), resolve=True)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ConfigError(one_line(error)) from None
+    assert isinstance(composed, dict)
+    return resolve(_overlay(composed, values))
+
+
+def one_line(error: BaseException) -> str:
+    """The first line of a library's message, which is where Hydra says what is wrong."""
+    return str(error).strip().splitlines()[0]
+
+
+def check_overrides(
+    overrides: list[str], *, taken: Iterable[str] = (), extra: Iterable[str] = (), sweep: bool = False
+) -> list[str]:
+    """Refuse what Hydra would take in silence, and return the overrides as Hydra needs them.
+
+    Flat keys are not in the composed files, so they are added with Hydra's `+`. `taken` are keys
+    given elsewhere, `extra` further keys that this command has.
+    """
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    flat = flat_keys() | set(EXPERIMENTS)
+    known = flat | set(RUN_KEYS) | set(extra)
+    seen = dict.fromkeys(taken, "")
+    parser = OverridesParser.create()
+    result = []
+    for line in overrides:
+        try:
+            override = parser.parse_override(line)
+        except HydraException as error:
+            raise ConfigError(f"{line!r} is not an override: {one_line(error)}") from None
+        key = override.key_or_group
+        top = re.split(r"[.@/]", key, maxsplit=1)[0]
+        if top not in known | {"hydra"}:
+            raise unknown(top, known)
+        if key in seen:
+            raise ConfigError(f"{key} is given twice; give it once, a list for several values")
+        seen[key] = line
+        if override.is_sweep_override() and not sweep:
+            raise ConfigError(f"{line}: a sweep needs --multirun; a list is {key}='[...]'")
+        if key == "grid" and not override.is_sweep_override() and override.value() not in grids():
+            raise refuse("grid", override.value(), " or ".join(grids()), grids())
+        result.append(f"+{line}" if key in flat and line.startswith(key) else line)
+    return result
+
+
+def _overlay(base: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """`values` on top of `base`, mappings merged."""
+    result = dict(base)
+    for key, value in values.items():
+        under = result.get(key)
+        both = isinstance(under, dict) and isinstance(value, Mapping)
+        result[key] = _overlay(under, value) if both else value
+    return result
+
+
+def resolve(composed: Mapping[str, Any]) -> Run:
+    """Check a composed configuration and resolve it. Raises ConfigError."""
+    flat, blocks = flat_keys(), set(EXPERIMENTS)
+    for key in composed:
+        if key not in flat | blocks | set(RUN_KEYS):
+            raise unknown(key, flat | blocks | set(RUN_KEYS))
+    names = _chosen(composed)
+    entries = {mapping: _entries(mapping, composed.get(mapping)) for mapping in FORMULAS}
+
+    everywhere = {key: value for key, value in composed.items() if key in flat}
+    if isinstance(everywhere.get("scaling"), Mapping):
+        # The one word that is both an axis and an experiment: a mapping is the experiment's.
+        del everywhere["scaling"]
+    for key in everywhere:
+        if not any(_has(name, key) for name in names):
+            raise ConfigError(f"{key}: none of the run's experiments has it: {', '.join(names)}")
+
+    settings = {}
+    for name in names:
+        own = composed.get(name)
+        layers = {
+            f"experiment.{name}": (composed.get("experiment") or {}).get(name) or {},
+            "": {key: value for key, value in everywhere.items() if _has(name, key)},
+            name: own if isinstance(own, Mapping) or name not in flat else {},
+        }
+        settings[name] = _experiment(name, layers, entries)
+    run = Run(_run_name(composed.get("name", "default")), _shard_seeds(composed), settings)
+    _check_formulas(run)
+    _check_memory(run)
+    return run
+
+
+def _has(experiment: str, key: str) -> bool:
+    return ("seed" if key == SEEDS else key) in {k.name for k in EXPERIMENTS[experiment].KEYS}
+
+
+def _run_name(value: object) -> str:
+    if not (isinstance(value, str) and NAME.fullmatch(value)) or value in RESERVED:
+        raise refuse("name", value, f"{RUN_KEYS['name'].split(': ')[1]} Not {RESERVED[0]}")
+    return value
+
+
+def _shard_seeds(composed: Mapping[str, Any]) -> int:
+    key = Key("shard_seeds", "whole", RUN_KEYS["shard_seeds"], axis=False)
+    return int(_value(key, composed.get("shard_seeds", 50), {}))
+
+
+def _chosen(composed: Mapping[str, Any]) -> list[str]:
+    """The run's experiments, in the order of the configuration."""
+    blocks = list(composed.get("experiment") or {}) or list(EXPERIMENTS)
+    wanted = composed.get("experiments")
+    listed = blocks if wanted is None else _as_list("experiments", wanted)
+    for name in listed:
+        if name not in EXPERIMENTS:
+            raise refuse("experiments", name, ", ".join(EXPERIMENTS), EXPERIMENTS)
+    return listed
+
+
+def _entries(mapping: str, value: object) -> dict[str, dict[str, Any]]:
+    """The named entries of `scale_rules` or `input_laws`, checked."""
+    word, formulas = FORMULAS[mapping]
+    if not isinstance(value, Mapping):
+        raise refuse(mapping, value, "a mapping from name to entry")
+    result = {}
+    for given, entry in value.items():
+        name = _word(given)
+        where = f"{mapping}.{name}"
+        if not (isinstance(name, str) and ENTRY_NAME.fullmatch(name)):
+            raise refuse(mapping, name, "names of letters, digits and '_', at most 32")
+        if not isinstance(entry, Mapping):
+            raise refuse(where, entry, f"a mapping such as {{{word}: {next(iter(formulas))}}}")
+        formula = entry.get(word)
+        if formula not in formulas:
+            raise refuse(f"{where}.{word}", formula, " or ".join(formulas), formulas)
+        has = [
+            p.name
+            for p in inspect.signature(formulas[formula]).parameters.values()
+            if p.kind is p.KEYWORD_ONLY and p.name not in ("d_k", "n_k", "n_q")
+        ]
+        for parameter, number in entry.items():
+            if parameter != word and parameter not in has:
+                raise unknown(parameter, [word, *has], f" in {where}")
+            if parameter != word and not _is_number(number):
+                raise refuse(f"{where}.{parameter}", number, "finite numbers")
+        for parameter in has:
+            if parameter not in entry:
+                raise ConfigError(f"{where}: {formula} needs {parameter}")
+        result[name] = dict(entry)
+    return result
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _word(value: object) -> object:
+    """YAML reads a bare on or off as a boolean; the arms are words."""
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
+
+
+def _experiment(
+    name: str, layers: Mapping[str, Mapping[str, Any]], entries: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    """One experiment's settings: later layers over earlier ones, every key checked."""
+    keys = {key.name: key for key in EXPERIMENTS[name].KEYS}
+    merged: dict[str, Any] = {}
+    for where, layer in layers.items():
+        for key in layer:
+            if not _has(name, key) if isinstance(key, str) else True:
+                raise unknown(key, {*keys, SEEDS}, f" in {where}")
+        if {"seed", SEEDS} <= layer.keys():
+            raise ConfigError("seed and seeds are both given; seeds=20 means seed 0 to 19")
+        if {"seed", SEEDS} & layer.keys():
+            merged.pop("seed", None)
+            merged.pop(SEEDS, None)
+        merged |= layer
+    if SEEDS in merged:
+        count = Key(SEEDS, "whole", keys["seed"].meaning, axis=False, maximum=10**7)
+        merged["seed"] = list(range(_value(count, merged.pop(SEEDS), entries)))
+    for key in keys.values():
+        if key.name not in merged:
+            raise ConfigError(f"{name}: {key.name} is missing; allowed: {key.allowed}")
+        merged[key.name] = _value(key, merged[key.name], entries)
+    return {key: merged[key] for key in keys}
+
+
+def _as_list(key: str, value: object) -> list[Any]:
+    values = list(value) if isinstance(value, (list, tuple)) else [value]
+    if not values:
+        raise refuse(key, value, "one value or a list that is not empty")
+    words = [str(_word(item)) for item in values]
+    for place, word in enumerate(words):
+        if word in words[:place]:
+            raise ConfigError(f"{key}: {word} is listed twice")
+    return values
+
+
+def _value(key: Key, value: object, entries: Mapping[str, Mapping[str, Any]]) -> Any:
+    """A key's checked value: sorted for an axis of numbers, with the entries for one of names."""
+    if not key.axis and isinstance(value, (list, tuple)):
+        raise refuse(key.name, value, key.allowed)
+    given = _as_list(key.name, value) if key.axis else [value]
+    if key.named_in:
+        known = entries[key.named_in]
+        names = [_word(item) for item in given]
+        for name in names:
+            if name not in known:
+                raise refuse(key.name, name, ", ".join(known), known)
+        return {str(name): known[str(name)] for name in names}
+    if key.kind == "choice":
+        for item in given:
+            if item not in key.choices:
+                raise refuse(key.name, item, key.allowed, key.choices)
+        checked = given
+    else:
+        checked = sorted(_whole(key, item) for item in given)
+    return checked if key.axis else checked[0]
+
+
+def _whole(key: Key, value: object) -> int:
+    """A whole number in range. 1e9 is one; true, 2.5 and '1_000' are none."""
+    number: float | None = None
+    if isinstance(value, str) and re.fullmatch(r"[+-]?\d{1,30}", value, flags=re.ASCII):
+        number = int(value)
+    elif isinstance(value, str) and re.fullmatch(r"[+-]?\d{1,30}(\.\d+)?[eE]\+?\d{1,2}", value):
+        number = float(value)
+    elif _is_number(value):
+        number = value  # type: ignore[assignment]
+    if number is None or number != int(number) or number < key.minimum:
+        raise refuse(key.name, value, key.allowed)
+    if key.maximum is not None and number > key.maximum:
+        raise refuse(key.name, value, key.allowed)
+    return int(number)
+
+
+def _check_formulas(run: Run) -> None:
+    """Try every scale rule at every size, and every law at the smallest, before any job."""
+    for settings in run.settings.values():
+        for d_k in settings.get("d_k", ()):
+            for n_k in settings.get("n_k", ()):
+                for name, entry in settings.get("scaling", {}).items():
+                    try:
+                        factor = scales.scale(entry, d_k=d_k, n_k=n_k)
+                    except (ValueError, ArithmeticError) as error:
+                        raise ConfigError(f"scale_rules.{name}: {error}") from None
+                    if not (math.isfinite(factor) and factor > 0):
+                        raise ConfigError(f"scale_rules.{name}: the factor at d_k={d_k} is {factor}")
+        for name, entry in settings.get("inputs", {}).items():
+            try:
+                inputs.draw(entry, d_k=1, n_k=2, n_q=1, d_v=1, seed=0, dtype="float64")
+            except ValueError as error:
+                raise ConfigError(f"input_laws.{name}: {error}") from None
+
+
+def _check_memory(run: Run) -> None:
+    """Refuse a cell that this machine's free memory cannot hold."""
+    free = psutil.virtual_memory().available
+    for name, settings in run.settings.items():
+        module = EXPERIMENTS[name]
+        sizes = {
+            key.name: max(settings[key.name]) if key.axis else settings[key.name]
+            for key in module.KEYS
+            if key.kind == "whole" and key.name != "seed"
+        }
+        need = module.memory(sizes)
+        if need > free:
+            # The size to blame is the one that saves most when it is 1.
+            key = min(sizes, key=lambda size: module.memory({**sizes, size: 1}))
+            at_most = ", ".join(f"{n}={v}" for n, v in sizes.items() if n != key)
+            raise refuse(
+                key,
+                sizes[key],
+                f"what fits into memory: one cell with {at_most} needs {_gib(need)}, "
+                f"{_gib(free)} are free",
+            )
+
+
+def _gib(count: int) -> str:
+    return f"{count / 2**30:,.1f} GiB"

@@ -1,0 +1,76 @@
+"""Real weight matrices of a few cells, kept whole so that a reader sees the saturation.
+
+They are the cells of the grid's first seed, the same draw that runs.csv measures.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sqrtdk import config, keys, scales, tables
+from sqrtdk.attention import attention
+from sqrtdk.inputs import draw
+from sqrtdk.keys import Column
+
+SHOWN = 16
+"""Queries and keys shown: more cannot be told apart on a page."""
+
+PANELS = 5
+"""Values of d_k shown, spread over the grid from its smallest to its largest."""
+
+COLUMNS = (
+    *(
+        keys.axis_column(key)
+        for key in (
+            keys.D_K,
+            keys.N_K,
+            keys.N_Q,
+            keys.INPUTS,
+            keys.DTYPE,
+            keys.SCALING,
+            keys.SEED,
+        )
+    ),
+    Column("query", "Position of the query, from 0.", read=int, axis=True),
+    Column("key", "Position of the key, from 0.", read=int, axis=True),
+    Column("weight", "Attention weight that the query gives to the key."),
+)
+
+
+def spread(values: list[int], count: int) -> list[int]:
+    """At most `count` of the values, evenly spaced by rank, both ends among them.
+
+    >>> spread([1, 2, 4, 8, 16, 32, 64], 4)
+    [1, 4, 16, 64]
+    """
+    places = np.linspace(0, len(values) - 1, min(count, len(values)))
+    return [values[round(place)] for place in places]
+
+
+def weights(settings: Mapping[str, Any]) -> Iterator[tables.Row]:
+    """Weights of the first queries and keys at the smallest n_k, by d_k and scale rule."""
+    n_k, n_q, seed = settings["n_k"][0], settings["n_q"][0], settings["seed"][0]
+    inputs, law = next(iter(settings["inputs"].items()))
+    dtype = settings["dtype"][0]
+    for d_k in spread(settings["d_k"], PANELS):
+        sizes = {"d_k": d_k, "n_k": n_k, "n_q": n_q}
+        arrays = draw(law, **sizes, d_v=settings["d_v"], seed=seed, dtype=dtype)
+        for scaling, rule in sorted(settings["scaling"].items()):
+            factor = scales.scale(rule, d_k=d_k, n_k=n_k)
+            shown = attention(arrays.q, arrays.k, arrays.v, scale=factor).weights[:SHOWN, :SHOWN]
+            axes = sizes | {"inputs": inputs, "dtype": dtype, "scaling": scaling, "seed": seed}
+            for (query, key), weight in np.ndenumerate(shown):
+                yield axes | {"query": query, "key": key, "weight": float(weight)}
+
+
+def main() -> None:
+    """Write the example weights of the run whose config is named first to the second path."""
+    settings = config.load(Path(sys.argv[1])).settings["scaling"]
+    tables.write_atomically(Path(sys.argv[2]), tables.text(weights(settings), COLUMNS))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""The vocabulary: every configuration key, with its type, range, unit and meaning.
+
+A key is an override on the command line, a column of the tables, an axis label and a term of the
+report, and all four read it from here. An experiment lists the keys that it has; `config` checks
+values against them. This module imports nothing heavy, because every shard job reads it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+DTYPES = ("float64", "float32")
+
+
+@dataclass(frozen=True)
+class Key:
+    """One configuration key.
+
+    `kind` is what one value is: a whole number, a member of `choices`, or the name of an entry
+    of the configuration's mapping `named_in`. An axis takes one value or a list of values.
+    """
+
+    name: str
+    kind: Literal["whole", "choice", "name"]
+    meaning: str
+    unit: str = ""
+    minimum: int = 1
+    maximum: int | None = None
+    choices: tuple[str, ...] = ()
+    named_in: str = ""
+    axis: bool = True
+
+    @property
+    def allowed(self) -> str:
+        """The permitted values in words, as error messages and `--help` print them."""
+        if self.kind == "whole":
+            top = "" if self.maximum is None else f" to {self.maximum}"
+            one = f"whole numbers from {self.minimum}{top}"
+        elif self.kind == "choice":
+            one = " or ".join(self.choices)
+        else:
+            one = f"names of {self.named_in}"
+        return f"{one}, one or a list" if self.axis else one
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table.
+
+    `pool` is how seeds are averaged: `mean` is the arithmetic mean; `rms` is the quadratic mean,
+    for columns whose mean *square* is the quantity that theory gives. An `optional` column may
+    be empty where its meaning says so; anywhere else an undefined value is an error.
+    """
+
+    name: str
+    meaning: str
+    unit: str = ""
+    read: Callable[[str], Any] = float
+    axis: bool = False
+    optional: bool = False
+    pool: Literal["mean", "rms"] = "mean"
+
+
+def axis_column(key: Key) -> Column:
+    """The column in which a key's value stands."""
+    read = int if key.kind == "whole" else str
+    return Column(key.name, key.meaning, key.unit, read=read, axis=True)
+
+
+D_K = Key("d_k", "whole", "Dimension of each query and key vector.", "dimensions")
+N_K = Key("n_k", "whole", "Number of keys that a query attends to.", "keys")
+N_Q = Key("n_q", "whole", "Number of queries; they share the keys of their cell.", "queries")
+D_V = Key("d_v", "whole", "Dimension of each value vector.", "dimensions", axis=False)
+INPUTS = Key(
+    "inputs",
+    "name",
+    "Input law: the distribution that q and k are drawn from.",
+    named_in="input_laws",
+)
+DTYPE = Key(
+    "dtype",
+    "choice",
+    "Floating-point type of the computation. Inputs are drawn in float64 and then cast.",
+    choices=DTYPES,
+)
+SCALING = Key(
+    "scaling",
+    "name",
+    "Scale rule: what the scores are multiplied by before the softmax "
+    "(on: 1/√d_k, off: 1; further rules by name).",
+    named_in="scale_rules",
+)
+SEED = Key(
+    "seed",
+    "whole",
+    "Seed of the random draw, the unit of every interval. All arms of scaling see the same draw.",
+    minimum=0,
+    maximum=2**32 - 1,
+)

@@ -1,0 +1,177 @@
+"""Statistics of attention: how concentrated the weights are, how large logits and gradients are.
+
+Entropies are in nats. Results keep the dtype of the input. What is undefined is NaN, without a
+warning. Nothing here averages over queries unless its name or docstring says so.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from sqrtdk.attention import Floats, Mask, mask_logits, shift_by_row_max
+
+
+class RowMetrics(NamedTuple):
+    """Concentration of each query's weights p, arrays [..., n_q].
+
+    entropy_nats        H = -Σ p ln p
+    entropy_normalized  H / ln(number of visible keys); NaN for a single visible key
+    effective_keys      exp H: so many equal weights would have this entropy
+    sum_sq_weights      Σ p²
+    max_weight          max p
+    max_weight_gap      1 - max p, with all its digits when max p rounds to 1
+    jacobian_norm       ‖diag(p) - ppᵀ‖_F, the norm of the derivative of softmax
+    """
+
+    entropy_nats: Floats
+    entropy_normalized: Floats
+    effective_keys: Floats
+    sum_sq_weights: Floats
+    max_weight: Floats
+    max_weight_gap: Floats
+    jacobian_norm: Floats
+
+
+def row_metrics(logits: Floats, mask: Mask | None = None) -> RowMetrics:
+    """Metrics of softmax(logits, mask) for logits [..., n_q, n_k]; see `RowMetrics`.
+
+    Computed from the logits, since the rounded weights of a saturated row have lost the answer:
+    1 - max p is 0 from a logit gap of 37 on. With the largest logit at 0, and e the exponentials
+    of the *other* logits t, R = Σe, z = 1 + R (so max p = 1/z), everything is a sum of terms of
+    one sign. Where even e underflows (gap 745 in float64, 103 in float32) the row is one-hot.
+    A query that sees no key has no weights: all its metrics are NaN. Raises what
+    `attention.mask_logits` raises.
+
+    >>> row_metrics(np.array([[0.0, 0.0, 0.0, 0.0]])).effective_keys
+    array([4.])
+    >>> row_metrics(np.array([[0.0, 80.0]])).max_weight_gap
+    array([1.80485139e-35])
+    """
+    logits = mask_logits(logits, mask)
+    visible = logits != -np.inf
+    n_visible = np.count_nonzero(visible, axis=-1)
+
+    t = shift_by_row_max(logits)
+    e = np.exp(t)
+    np.put_along_axis(e, np.argmax(t, axis=-1, keepdims=True), 0.0, axis=-1)
+    r = np.sum(e, axis=-1)
+    z = 1.0 + r
+    gap = r / z
+    entropy = np.log1p(r) - np.sum(e * np.where(visible, t, 0.0), axis=-1) / z
+
+    # Shares f = e/R of the rest, because e² would underflow from a logit gap of 355 on (44 in
+    # float32). ‖J‖² = Σp² - 2Σp³ + (Σp²)² with p = (1, R f)/z and 1 - 1/z = R/z becomes
+    # (R/z)² [(1 + 2 Σf² + R² (Σf²)²)/z² + Σf² - 2 (R/z) Σf³], without cancellation.
+    f = e / np.where(r == 0.0, 1.0, r)[..., np.newaxis]
+    f2 = np.sum(f * f, axis=-1)
+    f3 = np.sum(f * f * f, axis=-1)
+    spread = (1.0 + 2.0 * f2 + (r * f2) ** 2) / z**2 + (f2 - 2.0 * gap * f3)
+
+    log_n = np.log(np.maximum(n_visible, 2)).astype(entropy.dtype)
+    metrics = RowMetrics(
+        entropy_nats=entropy,
+        entropy_normalized=np.where(n_visible > 1, entropy / log_n, np.nan),
+        effective_keys=np.exp(entropy),
+        sum_sq_weights=(1.0 + r * r * f2) / z**2,
+        max_weight=1.0 / z,
+        max_weight_gap=gap,
+        jacobian_norm=gap * np.sqrt(spread),
+    )
+    return RowMetrics(*(np.where(n_visible > 0, metric, np.nan) for metric in metrics))
+
+
+def logit_std(logits: Floats, mask: Mask | None = None) -> Floats:
+    """Effective sigma: what the softmax sees of the size of logits [..., n_q, n_k], one per [...].
+
+    The square root of the mean, over queries, of the unbiased variance across the visible keys.
+    A common shift of a row, which softmax ignores, does not count. For q, k ~ N(0, I) its mean
+    square is exactly scale² d_k. Queries that see fewer than two keys are left out; NaN if all
+    do. Raises what `attention.mask_logits` raises.
+
+    >>> logit_std(np.array([[7.0, 8.0, 9.0], [-4.0, -3.0, -2.0]]))
+    np.float64(1.0)
+    """
+    logits = mask_logits(logits, mask)
+    visible = logits != -np.inf
+    n_visible = np.count_nonzero(visible, axis=-1).astype(logits.dtype)
+    # Shifting first keeps the digits of small differences between large logits.
+    t = np.where(visible, shift_by_row_max(logits), 0.0)
+    mean = np.sum(t, axis=-1) / np.maximum(n_visible, 1.0)
+    deviation = np.where(visible, t - mean[..., np.newaxis], 0.0)
+    variance = np.sum(deviation * deviation, axis=-1) / np.maximum(n_visible - 1.0, 1.0)
+    counted = n_visible > 1.0
+    n_counted = np.count_nonzero(counted, axis=-1).astype(logits.dtype)
+    total = np.where(n_counted > 0.0, np.sum(variance, axis=-1, where=counted), np.nan)
+    std: Floats = np.sqrt(total / np.maximum(n_counted, 1.0))
+    return std
+
+
+def row_norms(x: Floats) -> Floats:
+    """Euclidean norm over the last axis, [..., n, d] -> [..., n], right at any magnitude.
+
+    >>> row_norms(np.array([[3.0, 4.0], [3e200, 4e200], [3e-200, 4e-200]]))
+    array([5.e+000, 5.e+200, 5.e-200])
+    """
+    limits = np.finfo(x.dtype)
+    # Overflow is looked for below, or is the answer.
+    with np.errstate(over="ignore"):
+        squared = np.asarray(np.vecdot(x, x))
+        norms: Floats = np.asarray(np.sqrt(squared))
+        extreme = ~((squared >= limits.tiny / limits.eps) & (squared < np.inf))
+        if extreme.any():
+            rows = x[extreme]
+            peak = np.max(np.abs(rows), axis=-1)
+            unit = np.where((peak > 0.0) & (peak < np.inf), peak, 1.0)
+            rows = rows / unit[..., np.newaxis]
+            norms[extreme] = unit * np.sqrt(np.vecdot(rows, rows))
+    return norms
+
+
+class NormSummary(NamedTuple):
+    """Distribution of the norms of rows, arrays [...]; see `summarize_norms`."""
+
+    rms: Floats
+    median: Floats
+    q05: Floats
+    q95: Floats
+    dead_rows: Floats
+    top1_share: Floats
+
+
+def summarize_norms(norms: Floats, *, dead_below: float = 1e-3) -> NormSummary:
+    """Summary of norms [..., n_rows] over the last axis.
+
+    Root mean square, median, 5 % and 95 % quantile (linear between order statistics),
+    `dead_rows`, the share of rows with a norm below `dead_below`, and `top1_share`, the share of
+    the sum of squares that the 1 % of rows with the largest norms hold (rounded up to whole
+    rows; NaN if all norms are zero). A mean square that a few rows carry says little about the
+    typical row: hence all of these together.
+
+    >>> summary = summarize_norms(np.array([0.0, 0.0, 6.0, 8.0]))
+    >>> float(summary.median), float(summary.dead_rows), round(float(summary.top1_share), 4)
+    (3.0, 0.5, 0.64)
+    """
+    n_rows = norms.shape[-1]
+    n_top = -(-n_rows // 100)
+    total = row_norms(norms)
+    top = row_norms(np.partition(norms, n_rows - n_top, axis=-1)[..., n_rows - n_top :])
+    q05, median, q95 = np.quantile(norms, [0.05, 0.5, 0.95], axis=-1).astype(norms.dtype)
+    return NormSummary(
+        rms=total / math.sqrt(n_rows),
+        median=median,
+        q05=q05,
+        q95=q95,
+        dead_rows=np.mean(norms < dead_below, axis=-1, dtype=norms.dtype),
+        top1_share=(np.where(total == 0.0, np.nan, top) / np.where(total == 0.0, 1.0, total)) ** 2,
+    )
+
+
+def dead_entries(d_logits: Floats, *, below: float) -> Floats:
+    """Share of the single entries of [..., n_q, n_k] with |gradient| < below, one per [...].
+
+    >>> dead_entries(np.array([[1e-9, -2.0], [0.0, 5.0]]), below=1e-5)
+    np.float64(0.5)
+    """
+    share: Floats = np.mean(np.abs(d_logits) < below, axis=(-2, -1), dtype=d_logits.dtype)
+    return share

@@ -1,0 +1,109 @@
+"""The by-hand command: one configuration in, the rows of its cells out.
+
+    python -m sqrtdk.run d_k=64 seed=3 scaling=off
+    python -m sqrtdk.run --multirun d_k=16,64 seed='range(0,5)' scaling=on,off out=rows.csv
+
+Prints CSV (on a terminal, a readable list) with the same digits as the pipeline's runs.csv.
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+import hydra
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from sqrtdk import cells, config, help, shards, tables
+from sqrtdk.experiments.registry import EXPERIMENTS
+from sqrtdk.config import ConfigError
+from sqrtdk.keys import Column
+from sqrtdk.tables import Row
+
+MISTAKES = (ConfigError, HydraException, OmegaConfBaseException, OSError)
+
+
+def measure(run: config.Run) -> tuple[list[Row], tuple[Column, ...]]:
+    """Every row of a run of one experiment, in order, and the table's columns."""
+    if len(run.settings) != 1:
+        raise ConfigError(f"experiments: by hand one at a time: {' or '.join(run.settings)}")
+    ((experiment, settings),) = run.settings.items()
+    module = EXPERIMENTS[experiment]
+    found: list[Row] = []
+    for slab in shards.slabs(settings):
+        for start, stop in shards.blocks(settings["seed"], len(settings["seed"])):
+            found += cells.rows(module.cells(slab | {"seeds": [start, stop]}), module.COLUMNS)
+    return sorted(found, key=tables.axes_of(module.COLUMNS)), module.COLUMNS
+
+
+def show(rows: list[Row], columns: tuple[Column, ...], *, header: bool) -> None:
+    """Print rows: CSV, or a list with units where a person watches."""
+    if not sys.stdout.isatty():
+        lines = tables.text(rows, columns)
+        print(lines if header else lines.split("\n", 1)[1], end="", flush=True)
+        return
+    for row in rows:
+        for column in columns:
+            print(f"{column.name:26} {row[column.name]!s:24} {column.unit}".rstrip())
+        print(flush=True)
+
+
+def main() -> None:
+    """Run Hydra on the command line; every mistake there ends in one line and exit code 2."""
+    if {"--help", "-h"} & set(sys.argv[1:]):
+        print(help.text())
+        return
+    # Hydra then raises its errors instead of printing them, so that they are answered here.
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    done: list[Row] = []
+    table: tuple[Column, ...] = ()
+    out: Path | None = None
+
+    @hydra.main(config_path=str(config.CONF), config_name="cell", version_base="1.3")
+    def job(composed: DictConfig) -> None:
+        nonlocal table, out
+        try:
+            values: Any = OmegaConf.to_container(composed, resolve=True)
+            out = _out(values.pop("out"))
+            rows, table = measure(config.resolve(values))
+        except MISTAKES as error:
+            # Hydra would print a line of its own before the exception left it.
+            answer(error)
+        show(rows, table, header=not done)
+        done.extend(rows)
+
+    try:
+        options = [word for word in sys.argv[1:] if word.startswith("-")]
+        overrides = [word for word in sys.argv[1:] if not word.startswith("-")]
+        sweep = bool({"-m", "--multirun"} & set(options))
+        checked = config.check_overrides(overrides, extra=["out"], sweep=sweep)
+        sys.argv[1:] = options + checked
+        job()
+        if out is not None:
+            done.sort(key=tables.axes_of(table))
+            tables.write_atomically(out, tables.text(done, table))
+    except MISTAKES as error:
+        answer(error)
+
+
+def answer(error: BaseException) -> NoReturn:
+    """End with the one line that says what to mend."""
+    print(f"sqrtdk: {config.one_line(error)}", file=sys.stderr)
+    sys.exit(2)
+
+
+def _out(value: object) -> Path | None:
+    if value is None:
+        return None
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise config.refuse("out", value, "the path of a CSV file")
+    path = Path(value)
+    if path.is_dir() or not path.parent.is_dir():
+        raise config.refuse("out", value, "the path of a CSV file in a folder that exists")
+    return path
+
+
+if __name__ == "__main__":
+    main()

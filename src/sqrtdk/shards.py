@@ -1,0 +1,128 @@
+"""Shards: a grid of cells cut into jobs, by what is already on disk.
+
+A *slab* is one combination of every axis but seed and scaling. A *shard* is a file with some
+seeds and scale rules of one slab. It is addressed by content: its name ends in a digest of all
+that its numbers depend on, so every run that needs the same cells shares it, and a grown grid
+computes only the cells that no shard holds yet.
+"""
+
+import hashlib
+import itertools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sqrtdk import tables
+from sqrtdk.keys import Column
+
+Slab = dict[str, Any]
+Needed = dict[str, set[int]]
+"""For each scale rule the seeds that are still wanted."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The shards that together hold every cell of an experiment: `{path: slab}`."""
+
+    shards: dict[Path, Slab]
+    missing: frozenset[Path]
+
+
+def slabs(settings: Mapping[str, Any]) -> Iterator[Slab]:
+    """Every slab of an experiment's settings, with all of its scale rules and no seeds."""
+    names = [name for name in settings if name not in ("seed", "scaling")]
+    choices = []
+    for name in names:
+        value = settings[name]
+        if isinstance(value, Mapping):
+            choices.append([{entry: value[entry]} for entry in value])
+        else:
+            choices.append(value if isinstance(value, list) else [value])
+    for combination in itertools.product(*choices):
+        yield dict(zip(names, combination, strict=True)) | {"scaling": settings["scaling"]}
+
+
+def plan(
+    folder: Path, settings: Mapping[str, Any], columns: Sequence[Column], *, shard_seeds: int
+) -> Plan:
+    """Choose the shards on disk that serve a grid, and cut what they lack into new ones."""
+    on_disk: dict[str, list[tuple[Path, Slab]]] = {}
+    for path in sorted(folder.glob("*.csv")):
+        slab = tables.read_slab(path)
+        if slab is not None and path.name == file_name(slab, columns):
+            on_disk.setdefault(_identity(slab), []).append((path, slab))
+    chosen: dict[Path, Slab] = {}
+    missing = []
+    for slab in slabs(settings):
+        rules, seeds = slab["scaling"], settings["seed"]
+        needed = {name: set(seeds) for name in rules}
+        for path, there in on_disk.get(_identity(slab), ()):
+            if _take(needed, rules, there):
+                chosen[path] = there
+        for new in _cut(slab, needed, shard_seeds):
+            path = folder / file_name(new, columns)
+            chosen[path] = new
+            missing.append(path)
+    return Plan(chosen, frozenset(missing))
+
+
+def file_name(slab: Slab, columns: Sequence[Column]) -> str:
+    """The readable axes of a shard, then a digest of all that its numbers depend on."""
+    start, stop = slab["seeds"]
+    axes = [
+        f"{name.replace('_', '')}{value}" for name, value in slab.items() if isinstance(value, int)
+    ]
+    content = json.dumps([slab, [column.name for column in columns]], sort_keys=True)
+    digest = hashlib.sha256(content.encode()).hexdigest()[:12]
+    return "-".join([*axes, f"s{start:04d}", f"{stop:04d}", digest]) + ".csv"
+
+
+def to_json(slab: Slab) -> str:
+    """A slab as the argument of its job."""
+    return json.dumps(slab)
+
+
+def _identity(slab: Slab) -> str:
+    return json.dumps(
+        {name: value for name, value in slab.items() if name not in ("scaling", "seeds")},
+        sort_keys=True,
+    )
+
+
+def _take(needed: Needed, rules: Mapping[str, Any], shard: Slab) -> bool:
+    """Strike from `needed` what a shard holds; whether it held anything."""
+    taken = False
+    for name, rule in shard["scaling"].items():
+        if rules.get(name) == rule:
+            found = needed[name].intersection(range(*shard["seeds"]))
+            needed[name] -= found
+            taken |= bool(found)
+    return taken
+
+
+def _cut(slab: Slab, needed: Needed, shard_seeds: int) -> Iterator[Slab]:
+    """New shards for what is needed: rules that lack the same seeds go together."""
+    together: dict[tuple[int, ...], list[str]] = {}
+    for name, seeds in needed.items():
+        if seeds:
+            together.setdefault(tuple(sorted(seeds)), []).append(name)
+    for seeds, names in together.items():
+        for start, stop in blocks(seeds, shard_seeds):
+            rules = {name: slab["scaling"][name] for name in names}
+            yield slab | {"scaling": rules, "seeds": [start, stop]}
+
+
+def blocks(seeds: Sequence[int], size: int) -> Iterator[tuple[int, int]]:
+    """Runs of consecutive seeds, each at most `size` long, as (start, stop).
+
+    >>> list(blocks([0, 1, 2, 3, 4, 7], 2))
+    [(0, 2), (2, 4), (4, 5), (7, 8)]
+    """
+    start = previous = seeds[0]
+    for seed in [*seeds[1:], None]:
+        if seed != previous + 1 or seed - start == size:
+            yield start, previous + 1
+            start = seed if seed is not None else start
+        previous = seed if seed is not None else previous
