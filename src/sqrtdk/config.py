@@ -9,6 +9,7 @@ import difflib
 import inspect
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,6 +77,11 @@ def flat_keys() -> set[str]:
     return {key.name for module in EXPERIMENTS.values() for key in module.KEYS} | {SEEDS}
 
 
+def given_twice(key: str) -> ConfigError:
+    """The error for a repeated key, of which the last would win in silence."""
+    return ConfigError(f"{key} is given twice; give it once, a list for several values")
+
+
 @dataclass(frozen=True)
 class Run:
     """A checked configuration.
@@ -135,10 +141,11 @@ def compose(overrides: list[str], values: Mapping[str, Any], config_name: str = 
     arguments = check_overrides(overrides, taken=values)
     try:
         with initialize_config_dir(str(CONF), version_base="1.3"):
-            composed = OmegaConf.to_container(hydra_compose(config_name, arguments), resolve=True)
+            composed: Any = OmegaConf.to_container(
+                hydra_compose(config_name, arguments), resolve=True
+            )
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(one_line(error)) from None
-    assert isinstance(composed, dict)
     return resolve(_overlay(composed, values))
 
 
@@ -148,7 +155,11 @@ def one_line(error: BaseException) -> str:
 
 
 def check_overrides(
-    overrides: list[str], *, taken: Iterable[str] = (), extra: Iterable[str] = (), sweep: bool = False
+    overrides: list[str],
+    *,
+    taken: Iterable[str] = (),
+    extra: Iterable[str] = (),
+    sweep: bool = False,
 ) -> list[str]:
     """Refuse what Hydra would take in silence, and return the overrides as Hydra needs them.
 
@@ -173,13 +184,20 @@ def check_overrides(
         if top not in known | {"hydra"}:
             raise unknown(top, known)
         if key in seen:
-            raise ConfigError(f"{key} is given twice; give it once, a list for several values")
+            raise given_twice(key)
         seen[key] = line
         if override.is_sweep_override() and not sweep:
             raise ConfigError(f"{line}: a sweep needs --multirun; a list is {key}='[...]'")
         if key == "grid" and not override.is_sweep_override() and override.value() not in grids():
             raise refuse("grid", override.value(), " or ".join(grids()), grids())
-        result.append(f"+{line}" if key in flat and line.startswith(key) else line)
+        if key == "experiment":
+            raise ConfigError("experiment: what to build is chosen with experiments=NAME")
+        if key in flat and line.startswith(key):
+            line = f"+{line}"
+        elif top in FORMULAS and line.startswith(top):
+            # A new entry needs no more ceremony than a changed one.
+            line = f"++{line}"
+        result.append(line)
     return result
 
 
@@ -188,8 +206,9 @@ def _overlay(base: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     result = dict(base)
     for key, value in values.items():
         under = result.get(key)
-        both = isinstance(under, dict) and isinstance(value, Mapping)
-        result[key] = _overlay(under, value) if both else value
+        if isinstance(under, dict) and isinstance(value, Mapping):
+            value = _overlay(under, value)
+        result[key] = value
     return result
 
 
@@ -210,19 +229,28 @@ def resolve(composed: Mapping[str, Any]) -> Run:
         if not any(_has(name, key) for name in names):
             raise ConfigError(f"{key}: none of the run's experiments has it: {', '.join(names)}")
 
+    blocks_of = composed.get("experiment") or {}
     settings = {}
     for name in names:
-        own = composed.get(name)
-        layers = {
-            f"experiment.{name}": (composed.get("experiment") or {}).get(name) or {},
+        layers: dict[str, Mapping[str, Any]] = {
+            f"experiment.{name}": _block(f"experiment.{name}", blocks_of.get(name), axis=False),
             "": {key: value for key, value in everywhere.items() if _has(name, key)},
-            name: own if isinstance(own, Mapping) or name not in flat else {},
+            name: _block(name, composed.get(name), axis=name in flat),
         }
         settings[name] = _experiment(name, layers, entries)
     run = Run(_run_name(composed.get("name", "default")), _shard_seeds(composed), settings)
     _check_formulas(run)
     _check_memory(run)
     return run
+
+
+def _block(experiment: str, value: object, *, axis: bool) -> Mapping[str, Any]:
+    """What stands under an experiment's name; `axis` says that a plain value is not for it."""
+    if isinstance(value, Mapping):
+        return value
+    if value is None or axis:
+        return {}
+    raise refuse(experiment, value, f"a mapping of its keys such as {experiment}='{{d_k: [16]}}'")
 
 
 def _has(experiment: str, key: str) -> bool:
@@ -248,6 +276,7 @@ def _chosen(composed: Mapping[str, Any]) -> list[str]:
     for name in listed:
         if name not in EXPERIMENTS:
             raise refuse("experiments", name, ", ".join(EXPERIMENTS), EXPERIMENTS)
+    _refuse_repeat("experiments", listed)
     return listed
 
 
@@ -264,7 +293,7 @@ def _entries(mapping: str, value: object) -> dict[str, dict[str, Any]]:
             raise refuse(mapping, name, "names of letters, digits and '_', at most 32")
         if not isinstance(entry, Mapping):
             raise refuse(where, entry, f"a mapping such as {{{word}: {next(iter(formulas))}}}")
-        formula = entry.get(word)
+        formula = str(entry.get(word))
         if formula not in formulas:
             raise refuse(f"{where}.{word}", formula, " or ".join(formulas), formulas)
         has = [
@@ -301,7 +330,7 @@ def _experiment(
     merged: dict[str, Any] = {}
     for where, layer in layers.items():
         for key in layer:
-            if not _has(name, key) if isinstance(key, str) else True:
+            if not _has(name, key):
                 raise unknown(key, {*keys, SEEDS}, f" in {where}")
         if {"seed", SEEDS} <= layer.keys():
             raise ConfigError("seed and seeds are both given; seeds=20 means seed 0 to 19")
@@ -312,22 +341,25 @@ def _experiment(
     if SEEDS in merged:
         count = Key(SEEDS, "whole", keys["seed"].meaning, axis=False, maximum=10**7)
         merged["seed"] = list(range(_value(count, merged.pop(SEEDS), entries)))
-    for key in keys.values():
-        if key.name not in merged:
-            raise ConfigError(f"{name}: {key.name} is missing; allowed: {key.allowed}")
-        merged[key.name] = _value(key, merged[key.name], entries)
-    return {key: merged[key] for key in keys}
+    settings = {}
+    for word, known in keys.items():
+        if word not in merged:
+            raise ConfigError(f"{name}: {word} is missing; allowed: {known.allowed}")
+        settings[word] = _value(known, merged[word], entries)
+    return settings
 
 
 def _as_list(key: str, value: object) -> list[Any]:
     values = list(value) if isinstance(value, (list, tuple)) else [value]
     if not values:
         raise refuse(key, value, "one value or a list that is not empty")
-    words = [str(_word(item)) for item in values]
-    for place, word in enumerate(words):
-        if word in words[:place]:
-            raise ConfigError(f"{key}: {word} is listed twice")
     return values
+
+
+def _refuse_repeat(key: str, values: list[Any]) -> None:
+    repeated = next((value for value, count in Counter(values).items() if count > 1), None)
+    if repeated is not None:
+        raise ConfigError(f"{key}: {repeated} is listed twice")
 
 
 def _value(key: Key, value: object, entries: Mapping[str, Mapping[str, Any]]) -> Any:
@@ -337,11 +369,12 @@ def _value(key: Key, value: object, entries: Mapping[str, Mapping[str, Any]]) ->
     given = _as_list(key.name, value) if key.axis else [value]
     if key.named_in:
         known = entries[key.named_in]
-        names = [_word(item) for item in given]
+        names = [str(_word(item)) for item in given]
         for name in names:
             if name not in known:
                 raise refuse(key.name, name, ", ".join(known), known)
-        return {str(name): known[str(name)] for name in names}
+        _refuse_repeat(key.name, names)
+        return {name: known[name] for name in names}
     if key.kind == "choice":
         for item in given:
             if item not in key.choices:
@@ -349,6 +382,7 @@ def _value(key: Key, value: object, entries: Mapping[str, Mapping[str, Any]]) ->
         checked = given
     else:
         checked = sorted(_whole(key, item) for item in given)
+    _refuse_repeat(key.name, checked)
     return checked if key.axis else checked[0]
 
 
@@ -379,7 +413,8 @@ def _check_formulas(run: Run) -> None:
                     except (ValueError, ArithmeticError) as error:
                         raise ConfigError(f"scale_rules.{name}: {error}") from None
                     if not (math.isfinite(factor) and factor > 0):
-                        raise ConfigError(f"scale_rules.{name}: the factor at d_k={d_k} is {factor}")
+                        at = f"at d_k={d_k}, n_k={n_k}"
+                        raise ConfigError(f"scale_rules.{name}: the factor {at} is {factor}")
         for name, entry in settings.get("inputs", {}).items():
             try:
                 inputs.draw(entry, d_k=1, n_k=2, n_q=1, d_v=1, seed=0, dtype="float64")

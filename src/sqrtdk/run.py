@@ -16,9 +16,9 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from sqrtdk import cells, config, help, shards, tables
-from sqrtdk.experiments.registry import EXPERIMENTS
+from sqrtdk import cells, config, shards, tables, usage
 from sqrtdk.config import ConfigError
+from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.keys import Column
 from sqrtdk.tables import Row
 
@@ -53,7 +53,7 @@ def show(rows: list[Row], columns: tuple[Column, ...], *, header: bool) -> None:
 def main() -> None:
     """Run Hydra on the command line; every mistake there ends in one line and exit code 2."""
     if {"--help", "-h"} & set(sys.argv[1:]):
-        print(help.text())
+        print(usage.text())
         return
     # Hydra then raises its errors instead of printing them, so that they are answered here.
     os.environ["HYDRA_FULL_ERROR"] = "1"

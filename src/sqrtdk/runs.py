@@ -47,7 +47,7 @@ def main() -> None:
     folder = path.parents[2] / "shards" / experiment
     plan = shards.plan(folder, settings, columns, shard_seeds=run.shard_seeds)
     if plan.missing:
-        raise tables.TableError(f"{len(plan.missing)} shards are missing, such as {min(plan.missing)}")
+        raise tables.TableError(f"{len(plan.missing)} shards are missing: {min(plan.missing)}")
     keep = wanted(settings, columns)
     rows = [row for shard in plan.shards for row in tables.read_sealed(shard, columns) if keep(row)]
     buffer = io.StringIO()

@@ -28,7 +28,7 @@ def power(d_k: int, n_k: int, *, exponent: float) -> float:
     """
     if not math.isfinite(exponent):
         raise ValueError(f"exponent is {exponent}; allowed: finite numbers")
-    return float(d_k) ** -exponent
+    return math.pow(d_k, -exponent)
 
 
 RULES: dict[str, Callable[..., float]] = {"constant": constant, "power": power}

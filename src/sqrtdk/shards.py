@@ -108,8 +108,8 @@ def _cut(slab: Slab, needed: Needed, shard_seeds: int) -> Iterator[Slab]:
     for name, seeds in needed.items():
         if seeds:
             together.setdefault(tuple(sorted(seeds)), []).append(name)
-    for seeds, names in together.items():
-        for start, stop in blocks(seeds, shard_seeds):
+    for lacking, names in together.items():
+        for start, stop in blocks(lacking, shard_seeds):
             rules = {name: slab["scaling"][name] for name in names}
             yield slab | {"scaling": rules, "seeds": [start, stop]}
 

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
-from sqrtdk import config, tables
+from sqrtdk import tables
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.keys import Column
 
@@ -83,19 +83,22 @@ def summarize(runs: pd.DataFrame, schema: Sequence[Column]) -> list[tables.Row]:
             values = frame[metric.name].dropna().to_numpy(dtype=float)
             if len(values):
                 found = statistics(values, pool=metric.pool)
-                result.append(
-                    dict(zip(axes, group, strict=True)) | {"metric": metric.name} | found
-                )
+                result.append(dict(zip(axes, group, strict=True)) | {"metric": metric.name} | found)
     return result
 
 
 def read(path: Path, schema: Sequence[Column]) -> pd.DataFrame:
     """A table as a data frame with the schema's types. Raises TableError for other columns."""
-    text = {c.name: str for c in schema if c.read is str}
-    # Without round_trip some pandas versions change the last bit of a float.
-    frame = pd.read_csv(path, dtype=text, float_precision="round_trip")
+    # As text first: some pandas versions read the last bit of a float wrong.
+    frame = pd.read_csv(path, dtype=str, keep_default_na=False)
     if list(frame.columns) != [c.name for c in schema]:
         raise tables.TableError(f"{path} has the columns of another version; delete it")
+    for column in schema:
+        if column.read is not str:
+            values = (
+                frame[column.name].replace("", "nan") if column.optional else frame[column.name]
+            )
+            frame[column.name] = values.map(column.read)
     return frame
 
 

@@ -95,7 +95,7 @@ def read_sealed(path: Path, columns: Sequence[Column]) -> list[list[str]]:
     """
     body, _, seal = path.read_text(encoding="utf-8", errors="replace").rpartition("# rows=")
     _, *lines = body.splitlines()
-    header, *rows = csv.reader(lines) if lines else [[]]
+    header, *rows = csv.reader(lines or [""])
     if seal != f"{len(rows)} sha256={_digest(body)}\n":
         raise TableError(f"{path} is damaged: its content does not match its digest; delete it")
     if header != [column.name for column in columns]:

@@ -149,7 +149,7 @@ def expectations(n_k: int, d_k: float, scale: float) -> Expectations:
     if n_k == 1:
         max_weight, max_weight_gap = 1.0, 0.0
     else:
-        norm, probability = _query_norms(d_k)
+        norm, probability = _query_norms(d_k, scale)
         max_weight, max_weight_gap = map(float, probability @ _max_weights(scale * norm, n_k))
     sum_sq, sum_sq_gap, sum_cube = sums
     return Expectations(
@@ -221,7 +221,7 @@ def expected_max(n_k: int) -> float:
 
 
 def small_sigma_entropy(sigma: ArrayLike, n_k: int) -> FloatArray:
-    """ln n - (sigma^2 / 2)(1 - 1/n) nats, right to O(sigma^4); the shape of sigma.
+    """Ln n - (sigma^2 / 2)(1 - 1/n) nats, right to O(sigma^4); the shape of sigma.
 
     With scale = 1/sqrt(d_k), sigma is about 1: ln n - 1/2, that is 0.61 n effective keys.
     """
@@ -253,7 +253,8 @@ def large_sigma(sigma: ArrayLike, n_k: int) -> LargeSigma:
     normals has density n (n-1) int f^2 F^(n-2) = m_n at 0, so a gap z of the logits has density
     m_n / sigma, and with p = 1 / (1 + e^-z) the integrals over z > 0 are: 1 of 1 - sum p^2
     = 2 p (1-p); ln 2 of 1 - max p; pi^2 / 6 of the entropy; 1/3 of |J|_F^2 = 4 p^2 (1-p)^2. The
-    weights are cut at 0, where the law no longer holds. Relative error O((m_n / sigma)^2).
+    weights are cut at 0, where the law no longer holds. Relative error below sqrt(2 ln n) / sigma
+    (measured), from the bend of that density and from ties of three.
     """
     near_tie = expected_max(n_k) / np.asarray(sigma, dtype=np.float64)
     gap = math.log(2) * near_tie
@@ -436,17 +437,20 @@ def _max_weights(sigmas: FloatArray, n_k: int) -> FloatArray:
 
 
 @lru_cache(maxsize=64)
-def _query_norms(d_k: float) -> tuple[FloatArray, FloatArray]:
+def _query_norms(d_k: float, scale: float) -> tuple[FloatArray, FloatArray]:
     """Nodes |q| and probabilities of the chi law with d_k degrees of freedom, real d_k >= 1.
 
     |q| = ln(1 + exp(v - e^-v)) on a uniform grid of v: linear far from 0, doubly exponential at 0.
+    The means change where scale |q| is about 1; there d ln|q| / dv grows as ln scale, so does the
+    number of nodes.
     Gauss-Laguerre in |q|^2 / 2 would be natural and converges slowly at small d_k: the means are
     analytic only in a sector of |q|, and E max p is no function of |q|^2 there, but of |q|.
     """
     if not 1 <= d_k < math.inf:
         raise ValueError(f"d_k must be finite and >= 1, got {d_k}")
     center = math.sqrt(d_k)
-    step = _STEP_Q if d_k < _WIDE else _STEP_Q_WIDE
+    narrow = _STEP_Q / (1 + math.log(max(1.0, scale)))
+    step = narrow if d_k < _WIDE else _STEP_Q_WIDE
     v = np.arange(max(-4.5, center - 9), center + 9, step)
     e = v - np.exp(-v)
     norm = np.logaddexp(0, e)
@@ -463,7 +467,7 @@ def _averages(n_k: int, d_k: float, scale: float) -> tuple[float, ...]:
     _check_n_k(n_k)
     if not 0 <= scale < math.inf:
         raise ValueError(f"scale must be finite and >= 0, got {scale}")
-    norm, probability = _query_norms(d_k)
+    norm, probability = _query_norms(d_k, scale)
     if n_k == 1:
         return 0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0
     _, entropy, sum_sq, sum_sq_gap, sum_cube, _, jacobian, jacobian_x = _weight_means(
@@ -478,4 +482,5 @@ def _averages(n_k: int, d_k: float, scale: float) -> tuple[float, ...]:
 def _grad_sq(n_k: int, d_k: float, scale: float, gradient: Gradient) -> float:
     _, sum_sq, _, _, jacobian, grad_q, grad_k = _averages(n_k, d_k, scale)
     scores = scale**2 * jacobian
-    return dict(logits=jacobian, scores=scores, q=grad_q, k=grad_k, v=sum_sq)[gradient]
+    by_name = {"logits": jacobian, "scores": scores, "q": grad_q, "k": grad_k, "v": sum_sq}
+    return by_name[gradient]

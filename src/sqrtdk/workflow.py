@@ -1,24 +1,21 @@
-"""What the Snakefile needs to know: the run, its shards, what each rule depends on, its progress."""
+"""What the Snakefile needs to know: the run, its shards, and what each rule depends on."""
 
 import ast
 import fcntl
 import hashlib
-import logging
 import os
 import shlex
 import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, NoReturn, TextIO
+from typing import Any, TextIO
 
+import yaml
 from snakemake.exceptions import WorkflowError
-from snakemake.logging import logger
-from snakemake_interface_logger_plugins.common import LogEvent
 
-from sqrtdk import config, shards
-from sqrtdk.experiments.registry import EXPERIMENTS
+from sqrtdk import config, progress, shards
+from sqrtdk.experiments.registry import EXPERIMENTS, Experiment
 from sqrtdk.figures import FIGURES
 
 PACKAGE = Path(__file__).resolve().parent
@@ -32,8 +29,11 @@ class Workflow:
     def __init__(self, values: Mapping[str, Any], arguments: list[str] | None = None) -> None:
         # Jobs call `python`; it has to be this one, also where the environment is not activated.
         os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+        arguments = sys.argv[1:] if arguments is None else arguments
+        # Not a parameter of a rule: a new command line alone makes no result stale.
+        os.environ["SQRTDK_COMMAND"] = shlex.join(["snakemake", *arguments])
         try:
-            self.run = compose(values, sys.argv[1:] if arguments is None else arguments)
+            self.run = compose(values, arguments)
             self.plans = {
                 name: shards.plan(
                     RESULTS / "shards" / name,
@@ -44,11 +44,13 @@ class Workflow:
                 for name, settings in self.run.settings.items()
             }
         except config.ConfigError as error:
-            raise WorkflowError(str(error)) from None
+            # Not WorkflowError: Snakemake would add lines about its own files to it.
+            sys.exit(f"sqrtdk: {error}")
         self.name = self.run.name
         self.folder = RESULTS / self.name
         self.experiments = list(self.run.settings)
         self._lock: TextIO | None = None
+        self._expect()
 
     @property
     def request(self) -> str:
@@ -77,43 +79,48 @@ class Workflow:
         path = RESULTS / "shards" / wildcards.experiment / f"{wildcards.shard}.csv"
         return shards.to_json(self._slab(path))
 
-    def cost(self, wildcards: Any) -> int:
-        """A shard's work in units of about a millisecond."""
-        path = RESULTS / "shards" / wildcards.experiment / f"{wildcards.shard}.csv"
-        return self._cost(wildcards.experiment, self._slab(path))
-
     def _slab(self, path: Path) -> shards.Slab:
         for plan in self.plans.values():
             if path in plan.shards:
                 return plan.shards[path]
         raise WorkflowError(f"{path} is no shard of this configuration")
 
-    def _cost(self, experiment: str, slab: shards.Slab) -> int:
-        # Time is near linear in the bytes that a cell touches, beside a constant per cell.
-        start, stop = slab["seeds"]
-        memory = EXPERIMENTS[experiment].memory(slab)
-        return 1 + (stop - start) * len(slab["scaling"]) * (1 + memory // 2**24)
+    def _expect(self) -> None:
+        new = {
+            path.stem: _milliseconds(EXPERIMENTS[name], slab)
+            for name, plan in self.plans.items()
+            for path, slab in plan.shards.items()
+            if path in plan.missing or not plan.missing
+        }
+        progress.expect(new, ("all", *self.experiments))
 
     def figures(self, experiment: str) -> list[str]:
-        """The stems of an experiment's figures, without .svg and .png."""
-        return [f"{self.folder}/figures/{experiment}-{what}" for what in FIGURES[experiment]]
+        """The SVG files of an experiment's figures."""
+        return [f"{self.folder}/figures/{experiment}-{what}.svg" for what in FIGURES[experiment]]
 
     def begin(self) -> None:
-        """Take the lock of results/, or refuse a second run, and start to show progress."""
+        """Take the lock of results/, or refuse a second run; open the progress log."""
         RESULTS.mkdir(exist_ok=True)
         self._lock = (RESULTS / ".lock").open("a+")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             self._lock.seek(0)
-            holder = self._lock.read().strip() or "unknown"
             raise WorkflowError(
-                f"another run is at work in {RESULTS.resolve()} (process {holder}); "
+                f"another run is at work in {RESULTS}/ (process {self._lock.read().strip()}); "
                 "wait for it or stop it, then give this command again"
             ) from None
         self._lock.truncate(0)
         self._lock.write(f"{os.getpid()}\n")
         self._lock.flush()
+        progress.keep_log(self.folder / "logs" / "progress.log")
+
+
+def _milliseconds(experiment: Experiment, slab: shards.Slab) -> float:
+    # Measured: about 1.5 ms a cell, and 1 ms for each MiB that it touches.
+    start, stop = slab["seeds"]
+    cells = (stop - start) * len(slab["scaling"])
+    return float(500 + cells * (1.5 + experiment.memory(slab) / 2**20))
 
 
 def compose(values: Mapping[str, Any], arguments: list[str]) -> config.Run:
@@ -131,17 +138,41 @@ def compose(values: Mapping[str, Any], arguments: list[str]) -> config.Run:
 
 
 def refuse_repeats(arguments: list[str]) -> None:
-    """Refuse a key that `--config` names twice: Snakemake would keep the last in silence."""
-    seen = set()
-    inside = False
-    for argument in arguments:
+    """Refuse a key that stands twice in `--config` or a file: the last would win in silence."""
+    for option, values in _options(arguments):
+        if option in ("--config", "-C"):
+            _refuse_repeat(value.partition("=")[0] for value in values if "=" in value)
+        elif option in ("--configfile", "--configfiles"):
+            for path in values:
+                _refuse_repeat_in(yaml.compose(Path(path).read_text(encoding="utf-8")))
+
+
+def _options(arguments: list[str]) -> Iterator[tuple[str, list[str]]]:
+    """Each option with the words that follow it."""
+    option: str = ""
+    values: list[str] = []
+    for argument in [*arguments, "--"]:
         if argument.startswith("-"):
-            inside = argument in ("--config", "-C")
-        elif inside and "=" in argument:
-            key = argument.partition("=")[0]
-            if key in seen:
-                raise config.ConfigError(f"{key} is given twice; give it once, a list for several")
-            seen.add(key)
+            yield option, values
+            option, _, value = argument.partition("=")
+            values = [value] if value else []
+        else:
+            values.append(argument)
+
+
+def _refuse_repeat_in(node: yaml.Node | None) -> None:
+    if isinstance(node, yaml.MappingNode):
+        _refuse_repeat(key.value for key, _ in node.value)
+        for _, value in node.value:
+            _refuse_repeat_in(value)
+
+
+def _refuse_repeat(keys: Iterable[str]) -> None:
+    seen = set()
+    for key in keys:
+        if key in seen:
+            raise config.given_twice(key)
+        seen.add(key)
 
 
 def code(module: str) -> list[str]:
@@ -179,45 +210,7 @@ def _imported(path: Path) -> list[str]:
     return [name for name in names if name.split(".")[0] == PACKAGE.name]
 
 
-class Progress(logging.Handler):
-    """Says after every job how much of the work is done and how long the rest may take.
-
-    A terminal gets one line that is written over; anything else, and the log file, a line a job.
-    """
-
-    def __init__(self, work: Callable[[str, Any], int], total: int, log: TextIO) -> None:
-        super().__init__()
-        self.work, self.total, self.log = work, total, log
-        self.done = 0
-        self.open: dict[int, int] = {}
-        self.began = time.monotonic()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Follow Snakemake's job events."""
-        event = getattr(record, "event", None)
-        if event == LogEvent.JOB_INFO:
-            self.open[record.jobid] = self.work(record.rule_name, record.wildcards)  # type: ignore[attr-defined]
-        elif event == LogEvent.JOB_FINISHED:
-            self.done += self.open.pop(record.job_id, 0)  # type: ignore[attr-defined]
-        elif event == LogEvent.PROGRESS:
-            self.say(f"{record.done} of {record.total} jobs")  # type: ignore[attr-defined]
-
-    def say(self, jobs: str) -> None:
-        """Write one line of progress."""
-        passed = time.monotonic() - self.began
-        share = min(self.done / self.total, 1.0)
-        left = f"about {_clock(passed / share - passed)} left" if share > 0 else "estimating"
-        line = f"{share:4.0%} of the work, {jobs}, {_clock(passed)} passed, {left}"
-        self.log.write(f"{line}\n")
-        self.log.flush()
-        if sys.stderr.isatty():
-            end = "\n" if share == 1 else ""
-            print(f"\r\033[K{line}", end=end, file=sys.stderr, flush=True)
-        else:
-            print(line, file=sys.stderr, flush=True)
-
-
-def _clock(seconds: float) -> str:
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
+def pages() -> list[str]:
+    """The templates, styles and captions of the report."""
+    files = (PACKAGE / "report").rglob("*.*")
+    return sorted(os.path.relpath(path) for path in files if path.suffix not in (".py", ".pyc"))

@@ -1,7 +1,31 @@
 """Every experiment by its name, which is also its file in conf/experiment/."""
 
-from types import ModuleType
+from collections.abc import Iterable
+from typing import Any, Protocol
 
+from sqrtdk.cells import Cell
 from sqrtdk.experiments import scaling
+from sqrtdk.keys import Column, Key
 
-EXPERIMENTS: dict[str, ModuleType] = {"scaling": scaling}
+
+class Experiment(Protocol):
+    """What the module of an experiment has."""
+
+    __doc__: str | None
+
+    @property
+    def KEYS(self) -> tuple[Key, ...]:  # noqa: N802 - a module's constant
+        """The configuration keys that it has."""
+
+    @property
+    def COLUMNS(self) -> tuple[Column, ...]:  # noqa: N802 - a module's constant
+        """The columns of its runs.csv."""
+
+    def cells(self, slab: dict[str, Any]) -> Iterable[Cell]:
+        """The cells of one slab."""
+
+    def memory(self, slab: dict[str, Any]) -> int:
+        """Bytes that one cell of a slab takes at its peak."""
+
+
+EXPERIMENTS: dict[str, Experiment] = {"scaling": scaling}

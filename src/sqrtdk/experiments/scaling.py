@@ -107,7 +107,7 @@ def memory(slab: dict[str, Any]) -> int:
     # about twelve score-sized arrays alive at once in the metrics.
     floats = 3 * rows * slab["d_k"] + 3 * rows * slab["d_v"] + 12 * n_q * n_k
     # Drawn in float64 before the cast, whatever the dtype.
-    return 8 * floats
+    return int(8 * floats)
 
 
 def cells(slab: dict[str, Any]) -> Iterator[Cell]:

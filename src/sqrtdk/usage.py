@@ -40,9 +40,9 @@ def text() -> str:
 
 def _block(grid: str, experiment: str) -> dict[str, object]:
     """An experiment's values in one grid: its own file, and the grid's on top."""
-    files = (config.CONF / "experiment" / f"{experiment}.yaml", config.CONF / "grid" / f"{grid}.yaml")
     block: dict[str, object] = {}
-    for path in files:
+    for name in (f"experiment/{experiment}", f"grid/{grid}"):
+        path = config.CONF / f"{name}.yaml"
         block |= (yaml.safe_load(path.read_text(encoding="utf-8")) or {}).get(experiment, {})
     return block
 
@@ -54,7 +54,7 @@ def _default(block: dict[str, object], key: Key) -> object:
 
 def _entry(key: Key, defaults: list[str]) -> list[str]:
     unit = f" Unit: {key.unit}." if key.unit else ""
-    different = sorted(set(default.split(": ", 1)[1] for default in defaults))
+    different = sorted({default.split(": ", 1)[1] for default in defaults})
     shown = different[0] if len(different) == 1 else "; ".join(defaults)
     return _paragraph(key.name, f"{key.meaning}{unit}", f"{key.allowed} (default {shown})")
 

@@ -1,0 +1,724 @@
+"""The ledger: each sentence of the chapter with a verdict that the summary tables decide.
+
+A claim is judged series by series (a series is everything but d_k and the scale rule) by a rule
+that stands beside it in words. Nothing here is written by hand but the sentences and the rules:
+other tables give other verdicts. Where a run cannot decide, the verdict is "not measured" and the
+reason is said.
+"""
+
+import math
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import pandas as pd
+
+from sqrtdk import config, summary, tables
+from sqrtdk.experiments.registry import EXPERIMENTS
+from sqrtdk.keys import Column
+
+TRUE = "true"
+CONDITIONAL = "true with a condition"
+FALSE = "false"
+NOT_MEASURED = "not measured"
+VERDICTS = (TRUE, CONDITIONAL, FALSE, NOT_MEASURED)
+
+COLUMNS = (
+    Column("claim", "Short name of the claim.", read=str, axis=True),
+    Column("experiment", "Experiment whose summary.csv decides.", read=str),
+    Column("sentence", "What the chapter says.", read=str),
+    Column("verdict", f"One of: {', '.join(VERDICTS)}.", read=str),
+    Column(
+        "condition",
+        "Where the sentence holds, or why it was not measured. Empty when it holds, or fails, "
+        "everywhere.",
+        read=str,
+        optional=True,
+    ),
+    Column("answer", "What was found, in a sentence.", read=str),
+    Column(
+        "series",
+        "The series whose numbers stand in `answer`: one in the middle of the grid that agrees "
+        "with the verdict. Empty when not measured.",
+        read=str,
+        optional=True,
+    ),
+    Column(
+        "quantity",
+        "What `value` is, in the series that is closest to another verdict. Empty when not "
+        "measured, like the three columns after it.",
+        read=str,
+        optional=True,
+    ),
+    Column("value", "The number that decides.", optional=True),
+    Column("ci_low", "Lower end of its interval. Empty where there is none.", optional=True),
+    Column("ci_high", "Upper end of its interval. Empty where there is none.", optional=True),
+    Column("numbers", "The measured numbers of each series, with intervals.", read=str),
+    Column("rule", "How the verdict follows from the table.", read=str),
+    Column("figure", "Figure that shows it: a file of figures/, without its ending.", read=str),
+)
+
+HEAD = 64
+"""The d_k that the chapter names, and the usual size of an attention head."""
+
+LARGE = 1024
+"""A d_k at which an effect of large d_k has to show; a grid that ends below cannot deny it."""
+
+UNRELATED = ("gaussian",)
+"""The input laws that draw q and k independently of each other: the chapter's unrelated vectors."""
+
+SHOWN = 4
+"""Series written out in a claim's text; a large grid has hundreds. The verdict is of all."""
+
+SLOPE_TOLERANCE, ONE_HOT, STABLE, FACTOR = 0.05, 0.9, 0.10, 2
+
+
+class MissingError(Exception):
+    """The run lacks what a claim needs; the message is the reason in words."""
+
+
+class Estimate(NamedTuple):
+    """A number with its interval; NaN ends where there is none, NaN `exact` without theory."""
+
+    mean: float
+    low: float = math.nan
+    high: float = math.nan
+    exact: float = math.nan
+
+
+Curve = dict[int, Estimate]
+"""A metric by d_k, in rising order of d_k."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """Everything that was measured at one (n_k, n_q, inputs, dtype), over d_k and scale rules."""
+
+    label: str
+    n_k: int
+    unrelated: bool
+    arms: Mapping[str, str | None]
+    curves: Mapping[tuple[str, str], Curve]
+
+    def curve(self, arm: Literal["unscaled", "scaled"], metric: str) -> Curve:
+        """One metric of one arm against d_k. Raises MissingError."""
+        name = self.arms[arm]
+        if name is None:
+            raise MissingError(f"the run has no scale rule {_ARMS[arm].words}")
+        if self.n_k == 1:
+            raise MissingError("a single key always has weight 1")
+        if (name, metric) not in self.curves:
+            raise MissingError(f"the table has no {metric}")
+        return self.curves[name, metric]
+
+    def ratio(self, metric: str) -> Curve:
+        """Unscaled over scaled. The interval's ends are from both intervals: it is wider than 95 %.
+
+        Raises MissingError.
+        """
+        off, on = self.curve("unscaled", metric), self.curve("scaled", metric)
+        found = {
+            d_k: Estimate(a.mean / on[d_k].mean, a.low / on[d_k].high, _over(a.high, on[d_k].low))
+            for d_k, a in off.items()
+            if d_k in on and on[d_k].mean > 0
+        }
+        if not found:
+            raise MissingError(f"{metric} is zero with scaling")
+        return found
+
+
+class _Arm(NamedTuple):
+    exponent: float
+    name: str
+    words: str
+
+
+# An arm is known by what it does, not by its name: a run may call it as it likes.
+_ARMS = {
+    "unscaled": _Arm(0.0, "off", "that leaves the scores as they are"),
+    "scaled": _Arm(0.5, "on", "that divides by √d_k"),
+}
+
+
+class Reading(NamedTuple):
+    """What one series says about a claim.
+
+    `holds` is None where the intervals are too wide. `distance` is how far the decisive `value`
+    is from another answer.
+    """
+
+    holds: bool | None
+    number: str
+    answer: str
+    quantity: str
+    value: Estimate
+    distance: float
+    condition: str = ""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence and how it is judged. `caveat` is what a run that has no related inputs, and so
+    cannot see the claim fail there, has to say.
+    """
+
+    claim: str
+    sentence: str
+    rule: str
+    figure: str
+    judge: Callable[[Series], Reading]
+    unrelated_only: bool = False
+    caveat: str = ""
+    experiment: str = "scaling"
+
+
+# Numbers in words
+
+
+def number(value: float, digits: int = 3) -> str:
+    """A number with so many significant digits.
+
+    >>> number(0.0123456), number(1234.5), number(0.0000123), number(0.0)
+    ('0.0123', '1234', '1.23e-5', '0')
+    """
+    if value == 0 or not math.isfinite(value):
+        return "0" if value == 0 else "undefined"
+    if 1e-4 <= abs(value) < 1e6:
+        return f"{value:.{max(0, digits - 1 - math.floor(math.log10(abs(value))))}f}"
+    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+    return f"{mantissa}e{int(exponent)}"
+
+
+def estimate(value: Estimate, unit: str = "") -> str:
+    """A number as precise as its interval, with the interval and the exact value.
+
+    >>> estimate(Estimate(0.5843, 0.571, 0.598)), estimate(Estimate(0.5843))
+    ('0.58 (0.57 to 0.60)', '0.584')
+    >>> estimate(Estimate(0.8239, 0.8213, 0.8265, exact=0.8241), " %")
+    '0.824 % (0.821 to 0.827, exact 0.824)'
+    """
+    mean, low, high, exact = value
+    half = (high - low) / 2
+    if not half > 0:
+        tail = "" if math.isnan(exact) else f" (exact {number(exact)})"
+        return f"{number(mean)}{unit}{tail}"
+    if 1e-4 <= abs(mean) < 1e6:
+        decimals = min(-math.floor(math.log10(half)), 5 - math.floor(math.log10(abs(mean))))
+
+        def one(x: float) -> str:
+            return f"{x:.{max(0, decimals)}f}"
+
+    else:
+
+        def one(x: float) -> str:
+            return number(x, 2)
+
+    tail = "" if math.isnan(exact) else f", exact {one(exact)}"
+    return f"{one(mean)}{unit} ({one(low)} to {one(high)}{tail})"
+
+
+def percent(value: Estimate) -> str:
+    """A share as a percentage.
+
+    >>> percent(Estimate(0.8239, 0.8213, 0.8265))
+    '82.4 % (82.1 to 82.7)'
+    """
+    return estimate(Estimate(*(100 * x for x in value)), " %")
+
+
+# Curves
+
+
+def _over(numerator: float, denominator: float) -> float:
+    return numerator / denominator if denominator > 0 else math.inf
+
+
+def past(value: Estimate, level: float, *, above: bool) -> bool | None:
+    """Whether a number is above (or below) a level with its whole interval; None if across."""
+    low, high = (value.mean, value.mean) if math.isnan(value.low) else (value.low, value.high)
+    if low > level or high < level:
+        return (low > level) == above
+    return None if low < high else False
+
+
+def crossing(curve: Curve, level: float) -> Estimate | None:
+    """The last d_k at which the curve crosses the level, or None.
+
+    Linear in ln d_k between two values of the grid. The interval is where the curves through the
+    lower and the upper ends cross.
+
+    >>> curve = {4: Estimate(0.75), 16: Estimate(0.25)}
+    >>> round(crossing(curve, 0.5).mean, 6)
+    8.0
+    """
+    found = [_crossing({d_k: point[i] for d_k, point in curve.items()}, level) for i in range(3)]
+    if found[0] is None:
+        return None
+    ends = sorted(math.nan if x is None else x for x in found[1:])
+    return Estimate(found[0], *(ends if all(map(math.isfinite, ends)) else ()))
+
+
+def _crossing(values: Mapping[int, float], level: float) -> float | None:
+    result = None
+    for (d_a, a), (d_b, b) in pairwise(values.items()):
+        if (a - level) * (b - level) < 0 or a == level != b:
+            share = (level - a) / (b - a)
+            result = math.exp(math.log(d_a) + share * math.log(d_b / d_a))
+    return result
+
+
+def slope(curve: Curve) -> Estimate:
+    """Least-squares slope of ln mean on ln d_k, each point weighted by the precision of its mean.
+
+    The points are independent, because every d_k has its own draw. Without intervals all weigh
+    the same and the slope has none. Raises MissingError where a line is not defined.
+    """
+    points = {math.log(d_k): point for d_k, point in curve.items() if point.mean > 0}
+    if len(points) < 2:
+        raise MissingError("a slope needs two values of d_k")
+    known = all(0 < point.low < point.high for point in points.values())
+    half = {x: math.log(p.high / p.low) / 2 if known else 1.0 for x, p in points.items()}
+    weight = {x: half[x] ** -2 for x in points}
+    centre = sum(weight[x] * x for x in points) / sum(weight.values())
+    size = sum(weight[x] * (x - centre) ** 2 for x in points)
+    fitted = sum(weight[x] * (x - centre) * math.log(p.mean) for x, p in points.items()) / size
+    return Estimate(fitted, fitted - size**-0.5, fitted + size**-0.5) if known else Estimate(fitted)
+
+
+def _last(curve: Curve) -> tuple[int, Estimate]:
+    return next(reversed(curve.items()))
+
+
+def _head(curve: Curve) -> tuple[int, Estimate]:
+    """The point at the chapter's d_k, or the last one where the grid does not have it."""
+    return (HEAD, curve[HEAD]) if HEAD in curve else _last(curve)
+
+
+# Judges: one series to one reading
+
+
+def _reaches(
+    curve: Curve, level: float, *, above: bool, what: str
+) -> tuple[bool | None, Estimate | None, str]:
+    """Whether the curve ends beyond the level, the d_k from which on, and the condition if late.
+
+    Raises MissingError where it does not, but the grid ends too early to deny it.
+    """
+    d_k, end = _last(curve)
+    holds = past(end, level, above=above)
+    if holds is False and d_k < LARGE:
+        raise MissingError(
+            f"{what} is {number(end.mean)} at d_k = {d_k}, the largest; larger d_k may differ"
+        )
+    onset = crossing(curve, level) if holds else None
+    late = onset is not None and onset.mean > HEAD
+    return holds, onset, f"from d_k ≈ {estimate(onset)} on" if onset and late else ""
+
+
+def _from(onset: Estimate | None, curve: Curve) -> str:
+    if onset is not None and onset.mean == min(curve):
+        return f"above d_k = {min(curve)}"
+    return (
+        f"at every d_k from {min(curve)} on"
+        if onset is None
+        else f"from d_k ≈ {estimate(onset)} on"
+    )
+
+
+def scores_grow(series: Series) -> Reading:
+    """The slope of ln logit_std, unscaled, on ln d_k: 1/2 for a random walk of d_k steps."""
+    curve = series.curve("unscaled", "logit_std")
+    fitted = slope(curve)
+    low, high = 0.5 - SLOPE_TOLERANCE, 0.5 + SLOPE_TOLERANCE
+    ends = (fitted.mean,) * 2 if math.isnan(fitted.low) else fitted[1:3]
+    holds = True if low < ends[0] and ends[1] < high else None
+    holds = False if ends[1] <= low or ends[0] >= high else holds
+    d_k, end = _last(curve)
+    return Reading(
+        holds,
+        f"exponent {estimate(fitted)}, standard deviation {estimate(end)} at d_k = {d_k}",
+        f"The standard deviation of the dot products grows as d_k to the power {estimate(fitted)}; "
+        "√d_k is the power 0.5.",
+        "fitted exponent of d_k",
+        fitted,
+        SLOPE_TOLERANCE - abs(fitted.mean - 0.5),
+    )
+
+
+def saturation(series: Series) -> Reading:
+    """The unscaled entropy over its largest value, at the largest d_k, against a half."""
+    curve = series.curve("unscaled", "entropy_normalized")
+    holds, onset, condition = _reaches(curve, 0.5, above=False, what="entropy_normalized")
+    d_k, end = _last(curve)
+    _, keys = _last(series.curve("unscaled", "effective_keys"))
+    verb = "saturates" if holds else "does not saturate"
+    return Reading(
+        holds,
+        f"{percent(end)} of ln n_k at d_k = {d_k}, {estimate(keys)} effective keys"
+        + (f", below half {_from(onset, curve)}" if holds else ""),
+        f"Without scaling, large d_k {verb} the softmax: at d_k = {d_k} the attention weights keep "
+        f"{percent(end)} of the largest possible entropy.",
+        f"entropy_normalized without scaling at d_k = {d_k}",
+        end,
+        abs(end.mean - 0.5),
+        condition,
+    )
+
+
+def one_hot(series: Series) -> Reading:
+    """The unscaled largest weight at the largest d_k, against 0.9."""
+    curve = series.curve("unscaled", "max_weight")
+    holds, onset, condition = _reaches(curve, ONE_HOT, above=True, what="max_weight")
+    (d_head, head), (d_k, end) = _head(curve), _last(curve)
+    also = f"{estimate(head)} at d_k = {d_head}, " if d_head != d_k else ""
+    verb = "becomes" if holds else "does not become"
+    return Reading(
+        holds,
+        f"{also}{estimate(end)} at d_k = {d_k}"
+        + (f", above {ONE_HOT} {_from(onset, curve)}" if holds else ""),
+        f"Without scaling the attention {verb} one-hot: the mean largest weight is {also}"
+        f"{estimate(end)} at d_k = {d_k}.",
+        f"max_weight without scaling at d_k = {d_k}",
+        end,
+        abs(end.mean - ONE_HOT),
+        condition,
+    )
+
+
+def gradients_typical(series: Series) -> Reading:
+    """Most single entries of the unscaled gradient are dead, and its median row is smaller."""
+    dead = series.curve("unscaled", "grad_logits_dead_entries")
+    kept = series.curve("scaled", "grad_logits_dead_entries")
+    median = series.ratio("grad_logits_median")
+    many, first, _ = _reaches(dead, 0.5, above=True, what="the share of dead entries")
+    small, second, _ = _reaches(median, 1.0, above=False, what="the ratio of the median gradients")
+    # False where one fails for sure; undecided where one is, and none fails.
+    holds = False if False in (many, small) else None if None in (many, small) else True
+    d_k, share = _head(dead)
+    late = [x for x in (first, second) if x is not None and x.mean > HEAD]
+    onset = max(late, key=lambda x: x.mean, default=None)
+    end = _last(dead)[1]
+    with_scaling = f", {percent(kept[d_k])} with it" if d_k in kept else ""
+    crossed = f", the median row is smaller than with scaling {_from(second, median)}"
+    return Reading(
+        holds,
+        f"dead entries {percent(share)} at d_k = {d_k}{with_scaling}" + (crossed if small else ""),
+        f"The typical gradient {'vanishes' if holds else 'does not vanish'}: at d_k = {d_k}, "
+        f"without scaling, {percent(share)} of the single entries of the gradient with respect to "
+        f"the logits are below 1e-3/n_k{with_scaling}.",
+        f"share of dead entries without scaling at d_k = {_last(dead)[0]}",
+        end,
+        abs(end.mean - 0.5),
+        f"from d_k ≈ {estimate(onset)} on" if holds and onset else "",
+    )
+
+
+def gradients_rms(series: Series) -> Reading:
+    """The root mean squares of the gradients that reach q, k and v, unscaled over scaled."""
+    ratios = {x: series.ratio(f"grad_{x}_rms") for x in ("q", "k", "v")}
+    d_k = max(ratios["q"])
+    if d_k == 1:
+        raise MissingError("at d_k = 1 both arms are the same")
+    smaller = [past(curve[d_k], 1.0, above=False) for curve in ratios.values()]
+    holds = False if False in smaller else None if None in smaller else True
+    at, ratio = _head(ratios["q"])
+    values = ", ".join(f"{x} {estimate(curve[at])}" for x, curve in ratios.items())
+    farthest = max((curve[d_k] for curve in ratios.values()), key=lambda x: x.mean)
+    top = series.curve("unscaled", "grad_logits_top1_share")
+    rare = f", the largest 1 % of rows hold {percent(top[at])} of the square" if at in top else ""
+    verb = "vanish" if holds else "do not vanish"
+    return Reading(
+        holds,
+        f"without over with scaling at d_k = {at}: {values}{rare}",
+        f"The gradients as a whole {verb}: at d_k = {at} the root mean square of the gradient that "
+        f"reaches the queries is {estimate(ratio, ' times')} what it is with scaling.",
+        f"largest of the three ratios at d_k = {d_k}",
+        farthest,
+        abs(farthest.mean - 1),
+    )
+
+
+def stable(series: Series) -> Reading:
+    """The range of the scaled entropy over d_k, relative to its largest value."""
+    curve = series.curve("scaled", "entropy_nats")
+    if len(curve) < 2:
+        raise MissingError("a range over d_k needs two values of it")
+    spread = _spread(curve)
+    first, last = min(curve), max(curve)
+    try:
+        without = percent(_spread(series.curve("unscaled", "entropy_nats")))
+    except MissingError:
+        without = ""
+    holds = spread.mean <= STABLE
+    verb = "keeps" if holds else "does not keep"
+    return Reading(
+        holds,
+        f"range {percent(spread)} of the largest entropy over d_k = {first} to {last}"
+        + (f", {without} without scaling" if without else ""),
+        f"Dividing by √d_k {verb} the softmax where it was: from d_k = {first} to {last} the "
+        f"entropy moves by {percent(spread)} of its largest value"
+        + (f", against {without} without scaling." if without else "."),
+        "relative range of entropy_nats with scaling",
+        spread,
+        abs(STABLE - spread.mean),
+    )
+
+
+def _spread(curve: Curve) -> Estimate:
+    means = [point.mean for point in curve.values()]
+    if max(means) <= 0:
+        raise MissingError("the entropy is zero")
+    return Estimate((max(means) - min(means)) / max(means))
+
+
+def from_64(series: Series) -> Reading:
+    """The d_k at which half of the entropy is lost without scaling, against 64."""
+    curve = series.curve("unscaled", "entropy_normalized")
+    onset = crossing(curve, 0.5)
+    low, high = HEAD / FACTOR, HEAD * FACTOR
+    points = list(curve.items())
+    if onset is not None:
+        below = max(d for d, _ in points if d <= onset.mean)
+        above = min((d for d, _ in points if d > onset.mean), default=below)
+        where = f"d_k ≈ {estimate(onset)}"
+        text = f"half of ln n_k at {where}, between the measured d_k = {below} and {above}"
+        outside = [past(onset, low, above=False), past(onset, high, above=True)]
+        holds = False if True in outside else None if None in outside else True
+        value = onset
+    else:
+        # Not crossed inside the grid: its nearer end may still say on which side of 64 it is.
+        (first, start), (last, _) = points[0], points[-1]
+        early = start.mean < 0.5
+        end = first if early else last
+        where = f"d_k = {end}{' or before' if early else ' or after'}"
+        if (end > low) if early else (end < high):
+            raise MissingError(f"half of the entropy is lost at {where}, outside the grid")
+        text = f"{'less' if early else 'more'} than half of ln n_k at d_k = {end}"
+        holds, value = False, Estimate(float(end))
+    head = f", {percent(curve[HEAD])} is left at d_k = {HEAD}" if HEAD in curve else ""
+    opening = "The effect begins near" if holds else "There is no threshold at"
+    return Reading(
+        holds,
+        f"{text}{head}",
+        f"{opening} d_k = {HEAD}: without scaling half of the entropy is gone at {where}.",
+        "d_k at which half of the entropy is lost without scaling",
+        value,
+        min(abs(math.log(value.mean / low)), abs(math.log(value.mean / high))),
+    )
+
+
+_END = "at the grid's largest d_k; not measured where it is not and that d_k is below 1024"
+
+CLAIMS = (
+    Claim(
+        "scores_grow",
+        "The dot products of unrelated vectors grow as √d_k.",
+        "True where the slope of ln logit_std on ln d_k, without scaling, lies with its whole "
+        f"interval within {SLOPE_TOLERANCE} of 1/2; false where it lies wholly outside.",
+        "scaling-logit_std",
+        scores_grow,
+        unrelated_only=True,
+    ),
+    Claim(
+        "saturation",
+        "Large d_k saturates the softmax.",
+        f"True where entropy_normalized without scaling is below 1/2 {_END}.",
+        "scaling-entropy",
+        saturation,
+    ),
+    Claim(
+        "one_hot",
+        "Without scaling the attention weights become nearly one-hot.",
+        f"True where max_weight without scaling is above {ONE_HOT} {_END}. With a condition where "
+        f"that begins above d_k = {HEAD}.",
+        "scaling-max_weight",
+        one_hot,
+    ),
+    Claim(
+        "stable",
+        "Dividing by √d_k keeps the softmax stable, regardless of d_k.",
+        "True where the largest and the smallest entropy_nats over d_k, with 1/√d_k, differ by at "
+        f"most {100 * STABLE:.0f} % of the largest. With a condition where a run has only inputs "
+        "that are unrelated.",
+        "scaling-entropy",
+        stable,
+        caveat="for unrelated vectors; this run has no related ones",
+    ),
+    Claim(
+        "gradients_typical",
+        "Without scaling the gradients are close to zero for most positions.",
+        "True where, without scaling, more than half of the entries of the gradient with respect "
+        "to the logits are below 1e-3/n_k and the median row norm is below that with scaling, both "
+        f"{_END}. With a condition where that begins above d_k = {HEAD}.",
+        "scaling-gradients",
+        gradients_typical,
+    ),
+    Claim(
+        "gradients_rms",
+        "Without scaling the gradients that reach q, k and v vanish.",
+        "True where the root mean squares of the gradients with respect to q, k and v are all "
+        "smaller without scaling than with it at the grid's largest d_k; false where one is larger "
+        "there.",
+        "scaling-gradients",
+        gradients_rms,
+    ),
+    Claim(
+        "from_64",
+        "Scaling matters from d_k = 64 on.",
+        "True where half of the entropy is lost without scaling between d_k = "
+        f"{HEAD // FACTOR} and {HEAD * FACTOR}; false where it is lost elsewhere. Interpolated "
+        "between two values of the grid, linear in ln d_k.",
+        "scaling-entropy",
+        from_64,
+        unrelated_only=True,
+    ),
+)
+
+
+# From the table to the ledger
+
+
+def series_of(settings: Mapping[str, Any], table: pd.DataFrame) -> list[Series]:
+    """The series of an experiment's summary, in the order of the table's axes."""
+    arms = {arm: _arm(settings["scaling"], wanted) for arm, wanted in _ARMS.items()}
+    axes = ["n_k", "n_q", "inputs", "dtype"]
+    varying = [axis for axis in axes if axis == "n_k" or len(table[axis].unique()) > 1]
+    result = []
+    for values, frame in table.groupby(axes, sort=True):
+        at: dict[str, Any] = dict(zip(axes, values, strict=True))
+        curves: dict[tuple[str, str], Curve] = {}
+        for row in frame.sort_values("d_k").to_dict("records"):
+            curve = curves.setdefault((row["scaling"], row["metric"]), {})
+            curve[row["d_k"]] = Estimate(*(row[x] for x in ("mean", "ci_low", "ci_high", "exact")))
+        law = settings["inputs"].get(at["inputs"], {}).get("law")
+        label = ", ".join(f"{axis} = {at[axis]}" for axis in varying)
+        result.append(Series(label, int(at["n_k"]), law in UNRELATED, arms, curves))
+    return result
+
+
+def _arm(rules: Mapping[str, Mapping[str, Any]], wanted: _Arm) -> str | None:
+    """The scale rule that multiplies the scores by d_k^-exponent."""
+
+    def exponent(rule: Mapping[str, Any]) -> float | None:
+        if rule["rule"] == "power":
+            return float(rule["exponent"])
+        return 0.0 if rule["rule"] == "constant" and rule["value"] == 1 else None
+
+    found = [name for name, rule in rules.items() if exponent(rule) == wanted.exponent]
+    return wanted.name if wanted.name in found else next(iter(found), None)
+
+
+def judge(claim: Claim, series: Sequence[Series]) -> tables.Row:
+    """One row of the ledger. Never raises for a grid that is too small: it says so."""
+    readings: list[tuple[Series, Reading]] = []
+    lacking: dict[str, list[Series]] = {}
+    for one in series:
+        try:
+            if claim.unrelated_only and not one.unrelated:
+                raise MissingError("the claim is about unrelated vectors")
+            readings.append((one, claim.judge(one)))
+        except MissingError as reason:
+            lacking.setdefault(str(reason), []).append(one)
+    verdict, condition = _verdict(claim, readings, lacking)
+    base = {
+        "claim": claim.claim,
+        "experiment": claim.experiment,
+        "sentence": claim.sentence,
+        "verdict": verdict,
+        "condition": condition,
+        "rule": claim.rule,
+        "figure": claim.figure,
+    }
+    texts = [f"{one.label}: {reading.number}" for one, reading in readings]
+    texts = _few(texts, "series")
+    if readings:
+        texts += [f"{_labels(ones)}: not measured, {reason}" for reason, ones in lacking.items()]
+    base["numbers"] = "; ".join(texts)
+    if verdict == NOT_MEASURED:
+        empty = {
+            "series": "",
+            "quantity": "",
+            "value": math.nan,
+            "ci_low": math.nan,
+            "ci_high": math.nan,
+        }
+        return base | empty | {"answer": f"Not measured: {condition}."}
+    wanted = verdict != FALSE
+    agreeing = [pair for pair in readings if pair[1].holds is wanted]
+    shown_series, shown = agreeing[len(agreeing) // 2]
+    closest_series, closest = min(readings, key=lambda pair: pair[1].distance)
+    return base | {
+        "answer": shown.answer,
+        "series": shown_series.label,
+        "quantity": f"{closest.quantity} ({closest_series.label})",
+        "value": closest.value.mean,
+        "ci_low": closest.value.low,
+        "ci_high": closest.value.high,
+    }
+
+
+def _verdict(
+    claim: Claim, readings: list[tuple[Series, Reading]], lacking: Mapping[str, list[Series]]
+) -> tuple[str, str]:
+    """The verdict of all series together, and the condition or the reason."""
+    by = {
+        state: [one for one, reading in readings if reading.holds is state]
+        for state in (True, False, None)
+    }
+    if not by[True] and not by[False]:
+        wide = ["the intervals are too wide to decide; more seeds make them narrower"]
+        return NOT_MEASURED, "; ".join([*(wide if readings else []), *lacking] or ["no data"])
+    undecided = [f"undecided for {_labels(by[None])}"] if by[None] else []
+    if not by[True]:
+        return FALSE, "; ".join(undecided)
+    parts = [f"not for {_labels(by[False])}"] if by[False] else []
+    parts += undecided
+    parts += _few(
+        [f"{one.label}: {r.condition}" for one, r in readings if r.holds and r.condition], "series"
+    )
+    if claim.caveat and all(one.unrelated for one, _ in readings):
+        parts.append(claim.caveat)
+    return (CONDITIONAL, "; ".join(parts)) if parts else (TRUE, "")
+
+
+def _labels(series: Iterable[Series]) -> str:
+    return " and ".join(_few([one.label for one in series], "series"))
+
+
+def _few(texts: list[str], what: str) -> list[str]:
+    """At most `SHOWN` of the texts, spread over them, and how many more there are."""
+    if len(texts) <= SHOWN:
+        return texts
+    places = sorted({round(i * (len(texts) - 1) / (SHOWN - 1)) for i in range(SHOWN)})
+    return [*(texts[place] for place in places), f"{len(texts) - len(places)} more {what}"]
+
+
+def ledger(run: config.Run, summaries: Mapping[str, pd.DataFrame]) -> list[tables.Row]:
+    """One row per claim, in the chapter's order; a claim without its experiment is not measured."""
+    found = {
+        experiment: series_of(run.settings[experiment], table)
+        for experiment, table in summaries.items()
+        if any(claim.experiment == experiment for claim in CLAIMS)
+    }
+    return [judge(claim, found.get(claim.experiment, [])) for claim in CLAIMS]
+
+
+def main() -> None:
+    """Judge the run of the config named first by the summaries after it, into the last path.
+
+    A summary's experiment is the folder that it is in.
+    """
+    configuration, *paths, out = map(Path, sys.argv[1:])
+    summaries = {
+        path.parent.name: summary.read(path, summary.columns(EXPERIMENTS[path.parent.name].COLUMNS))
+        for path in paths
+    }
+    rows = ledger(config.load(configuration), summaries)
+    tables.write_atomically(out, tables.text(rows, COLUMNS))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,183 @@
+"""What a run tells on the terminal: one line of progress, one line for a mistake.
+
+A Snakemake logger plugin (profiles/default names it). Failed jobs, warnings and everything not
+said better here are printed as Snakemake formats them.
+"""
+
+import difflib
+import logging
+import re
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TextIO
+
+from snakemake_interface_logger_plugins.base import LogHandlerBase
+from snakemake_interface_logger_plugins.common import LogEvent
+
+MILLISECONDS = {"draw": 6000, "publish": 2000}
+"""Work of the jobs that take longer than most, for the estimate of the time left."""
+
+TOLD_BY_PROGRESS = (
+    LogEvent.JOB_FINISHED,
+    LogEvent.JOB_STARTED,
+    LogEvent.SHELLCMD,
+    LogEvent.RESOURCES_INFO,
+    LogEvent.WORKFLOW_STARTED,
+    LogEvent.DEBUG_DAG,
+)
+"""Events without a line of their own; `--printshellcmds` or `--verbose` brings them back."""
+
+CHATTER = (
+    "Select jobs to execute",
+    "Using shell",
+    "Conda environments: ignored",
+    "Assuming unrestricted shared filesystem",
+    "Execute ",
+    "Provided cores",
+    "Rules claiming more threads",
+)
+
+
+class Expected:
+    """What the Snakefile knows of the run and the handler, which is made before it, does not."""
+
+    read = False
+    """Whether the Snakefile was read: before that an error is one of the command line."""
+    shards: Mapping[str, float] = {}
+    """Work of each shard that may be computed, in milliseconds."""
+    targets: tuple[str, ...] = ()
+    """Names that a person may ask for."""
+    log: TextIO | None = None
+    """A second place for the lines of progress."""
+
+
+class LogHandler(LogHandlerBase):
+    """Snakemake's events as a few lines for a person."""
+
+    def __post_init__(self) -> None:
+        self.running: dict[int, float] = {}
+        self.total = self.done = 0.0
+        self.began = time.monotonic()
+        self.unfinished = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Follow one event; its fields are attributes of the record."""
+        try:
+            self.follow(record)
+        except Exception:
+            self.handleError(record)
+
+    def follow(self, record: logging.LogRecord) -> None:
+        """Count jobs, and print what is worth a line."""
+        event = vars(record)
+        kind = event.get("event")
+        everything = self.common_settings.printshellcmds or self.common_settings.verbose
+        if kind == LogEvent.RUN_INFO:
+            jobs = {rule: count for rule, count in event["stats"].items() if rule != "total"}
+            self.total = sum(self.work(rule) * count for rule, count in jobs.items())
+        elif kind == LogEvent.JOB_INFO:
+            shard = (event["wildcards"] or {}).get("shard")
+            self.running[event["jobid"]] = self.work(event["rule_name"], shard)
+        elif kind == LogEvent.JOB_FINISHED:
+            self.done += self.running.pop(event["job_id"], 0)
+
+        if kind == LogEvent.PROGRESS:
+            self.tell(event["done"], event["total"])
+        elif kind == LogEvent.ERROR:
+            self.print(mistake(self.format(record), event.get("exception")))
+        elif everything or kind not in (*TOLD_BY_PROGRESS, LogEvent.RUN_INFO, LogEvent.JOB_INFO):
+            text = self.format(record).strip()
+            if text and not text.startswith(CHATTER):
+                self.print(text)
+        elif kind == LogEvent.RUN_INFO and self.common_settings.dryrun:
+            self.print(self.format(record).strip())
+
+    def work(self, rule: str, shard: str | None = None) -> float:
+        """A job's work in milliseconds, roughly; without its name that of a usual shard."""
+        if rule != "measure":
+            return MILLISECONDS.get(rule, 500)
+        usual = sum(Expected.shards.values()) / max(len(Expected.shards), 1)
+        return Expected.shards.get(shard or "", usual)
+
+    def tell(self, done: int, total: int) -> None:
+        """Write the line of progress: over the last one on a terminal."""
+        passed = time.monotonic() - self.began
+        share = 1.0 if done == total else min(self.done / max(self.total, 1), 0.99)
+        left = f"about {clock(passed / share - passed)} left" if share > 0.02 else "estimating"
+        line = f"{done} of {total} jobs, {share:.0%} of the work, {clock(passed)} passed, {left}"
+        if Expected.log is not None:
+            print(line, file=Expected.log, flush=True)
+        if sys.stderr.isatty():
+            self.unfinished = done < total
+            end = "" if self.unfinished else "\n"
+            print(f"\r\033[K{line}", end=end, file=sys.stderr, flush=True)
+        else:
+            print(line, file=sys.stderr, flush=True)
+
+    def print(self, text: str) -> None:
+        """Print whole lines, below an unfinished line of progress."""
+        print("\n" * self.unfinished + text, file=sys.stderr, flush=True)
+        self.unfinished = False
+
+    @property
+    def writes_to_stream(self) -> bool:
+        """This is the terminal's handler; Snakemake adds none of its own."""
+        return True
+
+    @property
+    def writes_to_file(self) -> bool:
+        """The log file is Snakemake's own."""
+        return False
+
+    @property
+    def has_filter(self) -> bool:
+        """Snakemake's filter would keep from this handler what it counts."""
+        return True
+
+    @property
+    def has_formatter(self) -> bool:
+        """Snakemake's formatter applies, so a failed job shows its log."""
+        return False
+
+    @property
+    def needs_rulegraph(self) -> bool:
+        """No graph is drawn."""
+        return False
+
+
+def mistake(text: str, exception: str | None) -> str:
+    """An error as one line where a person made it; unchanged where the program did."""
+    missing = re.search(r"No rule to produce (.*?) \(if you", text)
+    if missing:
+        target = missing[1]
+        near = difflib.get_close_matches(target, Expected.targets, n=1, cutoff=0.5)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        return f"sqrtdk: unknown target {target!r}; known: {', '.join(Expected.targets)}{hint}"
+    if exception in ("FileNotFoundError", "ValueError", "WorkflowError") and not Expected.read:
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        return "sqrtdk: " + re.sub(r"^\w+Error:\s*(\[Errno \d+\] )?", "", lines[-1])
+    return text
+
+
+def clock(seconds: float) -> str:
+    """Seconds as m:ss or h:mm:ss.
+
+    >>> clock(75), clock(3700)
+    ('1:15', '1:01:40')
+    """
+    minutes, second = divmod(round(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02d}:{second:02d}" if hours else f"{minute}:{second:02d}"
+
+
+def expect(shards: Mapping[str, float], targets: tuple[str, ...]) -> None:
+    """Tell the handler what the Snakefile found out."""
+    Expected.read, Expected.shards, Expected.targets = True, shards, targets
+
+
+def keep_log(path: Path) -> None:
+    """From now on write the lines of progress to a file too."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Expected.log = path.open("w", encoding="utf-8")
