@@ -122,7 +122,7 @@ def test_values_outside_the_domain_are_refused_with_the_value(call: Any, message
 # --- What always holds --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n_k", (*N_KEYS, 10**6))
+@pytest.mark.parametrize("n_k", [*N_KEYS, 10**6])
 def test_weights_sum_to_one(n_k: int) -> None:
     # Computed by the same quadrature as the rest, so this is its error: 3e-14 at most, from the
     # Gaussian tail that is cut at e^-37.
@@ -172,7 +172,7 @@ def test_entropy_falls_by_sigma_times_the_mean_logit_variance(n_k: int) -> None:
 # --- Independent integrals ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("sigma", [0.05, 0.7, 1.0, 2.9, 8.0, 60.0, 256.0])
+@pytest.mark.parametrize("sigma", [0.05, 0.7, 2.9, 60.0, 256.0])
 def test_two_keys_match_the_integral_over_their_difference(sigma: float) -> None:
     # x_1 - x_2 = sqrt(2) y, y ~ N(0, 1); everything is even in y. 20 digits of mpmath.
     def mean(name: str) -> float:
@@ -348,7 +348,7 @@ def test_the_jacobian_without_scaling_falls_below_only_at_the_crossing(
 
 
 def test_few_keys_lose_their_jacobian_at_once() -> None:
-    assert [theory.gradient_crossing_d_k(n_k) for n_k in (2, 4, 7)] == [1.0, 1.0, 1.0]
+    assert [theory.gradient_crossing_d_k(n_k) for n_k in (2, 7)] == [1.0, 1.0]
 
 
 @pytest.mark.parametrize("gradient", ["scores", "q", "k", "v"])
@@ -362,7 +362,7 @@ def test_the_other_rms_gradients_never_fall_below(gradient: theory.Gradient) -> 
 
 def sampled(n_k: int, d_k: int, scale: float, rng: np.random.Generator) -> dict[str, np.ndarray]:
     """One value per draw of (Q, K, V, G): plain softmax attention and its backward pass."""
-    draws, n_q, d_v = 20_000, 2, 3
+    draws, n_q, d_v = 12_000, 2, 3
     q, k, v, g = (
         rng.standard_normal((draws, *shape))
         for shape in ((n_q, d_k), (n_k, d_k), (n_k, d_v), (n_q, d_v))

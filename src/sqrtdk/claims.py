@@ -161,8 +161,9 @@ class Reading(NamedTuple):
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence and how it is judged. `caveat` is what a run that has no related inputs, and so
-    cannot see the claim fail there, has to say.
+    """A sentence and how it is judged.
+
+    `caveat` is what a run has to say that has no related inputs, and so cannot see the claim fail.
     """
 
     claim: str
@@ -177,6 +178,9 @@ class Claim:
 
 # Numbers in words
 
+_PLAIN = (1e-3, 1e6)
+"""Between these a number is written out; outside of them with a power of ten."""
+
 
 def number(value: float, digits: int = 3) -> str:
     """A number with so many significant digits.
@@ -186,38 +190,46 @@ def number(value: float, digits: int = 3) -> str:
     """
     if value == 0 or not math.isfinite(value):
         return "0" if value == 0 else "undefined"
-    if 1e-4 <= abs(value) < 1e6:
-        return f"{value:.{max(0, digits - 1 - math.floor(math.log10(abs(value))))}f}"
-    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
-    return f"{mantissa}e{int(exponent)}"
+    if _PLAIN[0] <= abs(value) < _PLAIN[1]:
+        return f"{value:.{max(0, digits - 1 - _exponent(value))}f}"
+    return _scientific(value, digits)
 
 
 def estimate(value: Estimate, unit: str = "") -> str:
     """A number as precise as its interval, with the interval and the exact value.
 
+    The mean has at least two significant digits, and the interval the same decimals.
+
     >>> estimate(Estimate(0.5843, 0.571, 0.598)), estimate(Estimate(0.5843))
     ('0.58 (0.57 to 0.60)', '0.584')
-    >>> estimate(Estimate(0.8239, 0.8213, 0.8265, exact=0.8241), " %")
-    '0.824 % (0.821 to 0.827, exact 0.824)'
+    >>> estimate(Estimate(82.39, 82.13, 82.65, exact=82.41), " %")
+    '82.4 % (82.1 to 82.7, exact 82.4)'
     """
     mean, low, high, exact = value
     half = (high - low) / 2
     if not half > 0:
         tail = "" if math.isnan(exact) else f" (exact {number(exact)})"
         return f"{number(mean)}{unit}{tail}"
-    if 1e-4 <= abs(mean) < 1e6:
-        decimals = min(-math.floor(math.log10(half)), 5 - math.floor(math.log10(abs(mean))))
+    plain = _PLAIN[0] <= abs(mean) < _PLAIN[1]
+    size = _exponent(mean) if mean else _exponent(half)
+    decimals = max(0, min(max(-_exponent(half), 1 - size), 5 - size))
 
-        def one(x: float) -> str:
-            return f"{x:.{max(0, decimals)}f}"
-
-    else:
-
-        def one(x: float) -> str:
-            return number(x, 2)
+    def one(x: float) -> str:
+        return f"{x:.{decimals}f}" if plain else _scientific(x, 2)
 
     tail = "" if math.isnan(exact) else f", exact {one(exact)}"
     return f"{one(mean)}{unit} ({one(low)} to {one(high)}{tail})"
+
+
+def _exponent(value: float) -> int:
+    return math.floor(math.log10(abs(value)))
+
+
+def _scientific(value: float, digits: int) -> str:
+    if value == 0 or not math.isfinite(value):
+        return number(value)
+    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+    return f"{mantissa}e{int(exponent)}"
 
 
 def percent(value: Estimate) -> str:
@@ -510,7 +522,10 @@ def from_64(series: Series) -> Reading:
     )
 
 
-_END = "at the grid's largest d_k; not measured where it is not and that d_k is below 1024"
+_END = (
+    f"at the grid's largest d_k. Where it is not: false if that d_k is {LARGE} or more, else not "
+    "measured."
+)
 
 CLAIMS = (
     Claim(
@@ -525,15 +540,15 @@ CLAIMS = (
     Claim(
         "saturation",
         "Large d_k saturates the softmax.",
-        f"True where entropy_normalized without scaling is below 1/2 {_END}.",
+        f"True where entropy_normalized without scaling is below 1/2 {_END}",
         "scaling-entropy",
         saturation,
     ),
     Claim(
         "one_hot",
         "Without scaling the attention weights become nearly one-hot.",
-        f"True where max_weight without scaling is above {ONE_HOT} {_END}. With a condition where "
-        f"that begins above d_k = {HEAD}.",
+        f"True where max_weight without scaling is above {ONE_HOT} {_END} With a condition where "
+        f"it begins above d_k = {HEAD}.",
         "scaling-max_weight",
         one_hot,
     ),
@@ -552,8 +567,8 @@ CLAIMS = (
         "Without scaling the gradients are close to zero for most positions.",
         "True where, without scaling, more than half of the entries of the gradient with respect "
         "to the logits are below 1e-3/n_k and the median row norm is below that with scaling, both "
-        f"{_END}. With a condition where that begins above d_k = {HEAD}.",
-        "scaling-gradients",
+        f"{_END} With a condition where it begins above d_k = {HEAD}.",
+        "scaling-dead_entries",
         gradients_typical,
     ),
     Claim(

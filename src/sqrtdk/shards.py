@@ -51,7 +51,7 @@ def plan(
     on_disk: dict[str, list[tuple[Path, Slab]]] = {}
     for path in sorted(folder.glob("*.csv")):
         slab = tables.read_slab(path)
-        if slab is not None and path.name == file_name(slab, columns):
+        if slab is not None and _is_shard(path, slab, columns):
             on_disk.setdefault(_identity(slab), []).append((path, slab))
     chosen: dict[Path, Slab] = {}
     missing = []
@@ -77,6 +77,14 @@ def file_name(slab: Slab, columns: Sequence[Column]) -> str:
     content = json.dumps([slab, [column.name for column in columns]], sort_keys=True)
     digest = hashlib.sha256(content.encode()).hexdigest()[:12]
     return "-".join([*axes, f"s{start:04d}", f"{stop:04d}", digest]) + ".csv"
+
+
+def _is_shard(path: Path, slab: Slab, columns: Sequence[Column]) -> bool:
+    """Whether a file's name is the address of what it says it holds."""
+    try:
+        return path.name == file_name(slab, columns)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return False
 
 
 def to_json(slab: Slab) -> str:

@@ -94,10 +94,10 @@ def read_sealed(path: Path, columns: Sequence[Column]) -> list[list[str]]:
     Raises TableError where the seal is broken or the columns are other ones.
     """
     body, _, seal = path.read_text(encoding="utf-8", errors="replace").rpartition("# rows=")
-    _, *lines = body.splitlines()
-    header, *rows = csv.reader(lines or [""])
-    if seal != f"{len(rows)} sha256={_digest(body)}\n":
+    lines = body.splitlines()[1:]
+    if seal != f"{len(lines) - 1} sha256={_digest(body)}\n":
         raise TableError(f"{path} is damaged: its content does not match its digest; delete it")
+    header, *rows = csv.reader(lines)
     if header != [column.name for column in columns]:
         raise TableError(f"{path} has the columns of another version; delete it")
     return rows

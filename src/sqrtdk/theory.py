@@ -423,7 +423,7 @@ def _max_weights(sigmas: FloatArray, n_k: int) -> FloatArray:
     unit_gap, unit_weight = np.polynomial.legendre.leggauss(_GAP_NODES)
     out = np.empty((len(sigmas), 2))
     for row, sigma in zip(out, sigmas.tolist(), strict=True):
-        # Beyond, f(M - s) or n t e^(-sigma s) is below e^-37; 18 covers M < 9.7 and 8.5 sd.
+        # Beyond, n t e^(-sigma s) is below e^-37, or the key is 8.5 sd below the mean.
         end = min(high + 8.5, (_TAIL + 4 + math.log(n_k)) / max(sigma, 1.0))
         gap = end / 2 * (unit_gap + 1)
         distance = top[:, None] - gap

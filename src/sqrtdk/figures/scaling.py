@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import PowerNorm
@@ -43,7 +44,7 @@ def lines_of(table: pd.DataFrame, metric: str) -> dict[str, pd.DataFrame]:
 def plot_metric(table: pd.DataFrame, axes: Axes, metric: str, looks: Looks) -> None:
     """A metric's mean against d_k with its interval over seeds, one line an arm.
 
-    A median has dashed lines and hollow markers.
+    A median has dashed lines and hollow markers. The limits of a logarithmic axis must be final.
     """
     median = metric.endswith("_median")
     lines = lines_of(table, metric)
@@ -56,14 +57,15 @@ def plot_metric(table: pd.DataFrame, axes: Axes, metric: str, looks: Looks) -> N
             linestyle="--" if median else "-", markerfacecolor="none" if median else look.color,
         )  # fmt: skip
         band = rows.dropna(subset=["ci_low", "ci_high"])
+        d_k, low, high = (band[name].to_numpy(float) for name in ("d_k", "ci_low", "ci_high"))
+        if axes.get_yscale() == "log":
+            # An interval of a mean of positive numbers may end below 0, which has no place there.
+            low = np.where(low > 0, low, axes.get_ylim()[0])
         if len(band) == 1:
             # A band over one d_k has no area.
-            axes.vlines(band["d_k"], band["ci_low"], band["ci_high"], color=look.color)
+            axes.vlines(d_k, low, high, color=look.color)
         elif len(band):
-            axes.fill_between(
-                band["d_k"].to_numpy(float), band["ci_low"].to_numpy(float),
-                band["ci_high"].to_numpy(float), color=look.color, alpha=0.3, linewidth=0,
-            )  # fmt: skip
+            axes.fill_between(d_k, low, high, color=look.color, alpha=0.3, linewidth=0)
 
 
 def plot_exact(table: pd.DataFrame, axes: Axes, metric: str) -> None:
@@ -109,13 +111,14 @@ def plot_exits(table: pd.DataFrame, axes: Axes, metric: str, looks: Looks) -> No
 
 def plot_weights(table: pd.DataFrame, axes: Axes) -> AxesImage:
     """One weight matrix as an image: a row a query, a column a key."""
-    matrix = table.set_index(["query", "key"])["weight"].unstack().to_numpy(float)
+    n_query, n_key = len(set(table["query"])), len(set(table["key"]))
+    weights = table.sort_values(["query", "key"])["weight"].to_numpy(float)
+    matrix = weights.reshape(n_query, n_key)
     # The square root keeps 1/n_k and 1 apart from 0 and from each other.
     image = axes.imshow(
         matrix, cmap="viridis", norm=PowerNorm(0.5, vmin=0, vmax=1), aspect="auto",
         interpolation="none",
     )  # fmt: skip
-    n_query, n_key = matrix.shape
     axes.set_xticks(sorted({0, n_key - 1}))
     axes.set_yticks(sorted({0, n_query - 1}))
     axes.grid(visible=False)
@@ -162,7 +165,7 @@ def build_lines(
             means = table.loc[table["metric"].isin(row.metrics), "mean"]
             limits = style.log_limits(means, base=row.base, most=row.powers)
             style.log_axis(axes, limits, base=row.base)
-        if style.is_left(panel):
+        if panel.first:
             axes.set_ylabel(row.label)
         refer(axes, panel)
         for metric in row.metrics:
@@ -172,9 +175,9 @@ def build_lines(
         if at_ends:
             ends = [end for metric in row.metrics for end in ends_of(panel, metric, looks)]
             style.label_ends(axes, ends)
-    if not at_ends:
-        style.legend(figure, keys_of(looks, rows[0].metrics))
     if made:
+        if not at_ends:
+            style.legend(figure, keys_of(looks, rows[0].metrics))
         shown = table[table["metric"].isin([metric for row in rows for metric in row.metrics])]
         style.note(figure, " ".join(small_print(shown, sentence)))
     return figure
@@ -323,7 +326,8 @@ def build_weights(table: pd.DataFrame) -> Figure:
             axes.set_ylabel(f"scaling = {rows['scaling'].iloc[0]}\nquery")
     bar = figure.colorbar(
         next(iter(images.values())), ax=list(images), ticks=[0, 0.01, 0.05, 0.1, 0.25, 0.5, 1],
-        format=lambda weight, _: style.number(weight), aspect=12 * len(lines), pad=0.015,
+        format=lambda weight, _: style.number(weight), aspect=24, pad=0.015,
+        shrink=min(1.0, 3 / len(lines)), anchor=(0.0, 1.0),
         label="weight\n(colour by its square root)",
     )  # fmt: skip
     # 256 little rectangles would be most of the file.

@@ -113,8 +113,8 @@ def save(figure: Figure, folder: Path, name: str) -> None:
 def _shorter(svg: bytes) -> bytes:
     """Without indent and digits below 1/100 point: a fifth less in the page that embeds it.
 
-    >>> _shorter(b'<g>  <path d="M 1.23456 7.891011' + bytes([10, 32]) + b'L 2 -0.0123"/>')
-    b'<g>  <path d="M 1.23 7.89\\nL 2 -0.01"/>'
+    >>> _shorter(b'<use x="53.999532" y="7.5" transform="scale(0.015625)"/>')
+    b'<use x="53.99" y="7.5" transform="scale(0.015625)"/>'
     """
     return re.sub(rb'(?<=[ "])(-?\d+\.\d\d)\d+(?=[ "\n])', rb"\1", re.sub(rb"\n +", b"\n", svg))
 
@@ -148,13 +148,14 @@ class Panel:
     """Axes for one row of a figure and one group.
 
     All rows of `table` share `n_k`, `n_q`, input law and dtype, so that the rows that an arm has
-    of a metric are one line.
+    of a metric are one line. The `first` panel from the left names the y-axis.
     """
 
     axes: Axes
     table: pd.DataFrame
     row: str
     n_k: int
+    first: bool
 
 
 WHERE = ("n_q", "inputs", "dtype")
@@ -192,10 +193,14 @@ def panels(
     grid = figure.add_gridspec(len(lines), columns)
     made = []
     for place, (block, sizes, row) in enumerate(lines):
+        there = block[block["metric"].isin(rows[row])]
+        first = True
         for column, n_k in enumerate(sizes):
-            shown = block[(block["n_k"] == n_k) & block["metric"].isin(rows[row])]
+            shown = there[there["n_k"] == n_k]
             if not shown.empty:
-                made.append(Panel(figure.add_subplot(grid[place, column]), shown, row, int(n_k)))
+                axes = figure.add_subplot(grid[place, column])
+                made.append(Panel(axes, shown, row, int(n_k), first))
+                first = False
     _describe(made, varying=varying)
     return figure, made
 
@@ -221,12 +226,6 @@ def _describe(made: list[Panel], *, varying: list[str]) -> None:
         title = "\n".join(f"{name} = {where[name]}" for name in ("n_k", *varying))
         column[0].axes.set_title(title)
         column[-1].axes.set_xlabel(f"{keys.D_K.name} ({keys.D_K.unit})")
-
-
-def is_left(panel: Panel) -> bool:
-    """Whether no panel stands to the left: there the y-axis has its name."""
-    spec = panel.axes.get_subplotspec()
-    return spec is not None and spec.is_first_col()
 
 
 def d_k_axis(axes: Axes, values: Iterable[int]) -> None:

@@ -1,0 +1,221 @@
+"""Configuration: what a person may write, and the one line that answers a mistake."""
+
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+
+from conftest import ROOT, by_hand
+from sqrtdk import config
+from sqrtdk.experiments.registry import EXPERIMENTS
+from sqrtdk.workflow import compose
+
+GRID = ("grid=smoke",)
+
+
+def settings(*overrides: str, **values: object) -> dict[str, object]:
+    return config.compose([*GRID, *overrides], values).settings["scaling"]
+
+
+def test_an_axis_takes_one_value_or_a_list() -> None:
+    assert settings("d_k=16")["d_k"] == [16]
+    assert settings("d_k=[64,16]")["d_k"] == [16, 64]
+
+
+def test_lists_of_strings_as_snakemake_passes_them_are_numbers() -> None:
+    assert settings(d_k=["16", "64"])["d_k"] == [16, 64]
+
+
+def test_seeds_is_a_count_and_seed_a_choice() -> None:
+    assert settings("seeds=3")["seed"] == [0, 1, 2]
+    assert settings("seed=[3,5]")["seed"] == [3, 5]
+    assert settings(seed=7)["seed"] == [7]
+
+
+@pytest.mark.parametrize("value", [True, "on", ["on"], [True]])
+def test_on_and_off_may_come_as_booleans_and_become_words(value: object) -> None:
+    assert list(settings(scaling=value)["scaling"]) == ["on"]  # type: ignore[call-overload]
+
+
+def test_a_flat_key_applies_to_every_experiment_and_one_under_a_name_to_that_one() -> None:
+    assert settings(d_k=4)["d_k"] == [4]
+    assert settings(scaling={"d_k": 8, "scaling": "off"})["d_k"] == [8]
+
+
+def test_a_new_arm_is_one_entry_also_from_the_command_line() -> None:
+    found = settings("scale_rules.inverse={rule:power,exponent:1}", "scaling=[on,inverse]")
+    assert found["scaling"] == {
+        "on": {"rule": "power", "exponent": 0.5},
+        "inverse": {"rule": "power", "exponent": 1},
+    }
+
+
+def test_the_resolved_file_gives_the_same_run_again(tmp_path: Path) -> None:
+    run = config.compose(
+        [*GRID, "seed=[1,2,9]", "scale_rules.half={rule:constant,value:0.5}", "scaling=[on,half]"],
+        {"name": "again"},
+    )
+    path = tmp_path / "config.yaml"
+    path.write_text(run.to_yaml(), encoding="utf-8")
+    assert config.load(path) == run
+    assert config.compose([], yaml.safe_load(path.read_text(encoding="utf-8"))) == run
+
+
+@pytest.mark.parametrize("grid", config.grids())
+def test_every_grid_composes(grid: str) -> None:
+    assert config.compose([f"grid={grid}"], {}).settings
+
+
+def test_every_experiment_has_a_configuration_file() -> None:
+    assert set(EXPERIMENTS) == {path.stem for path in (ROOT / "conf/experiment").glob("*.yaml")}
+
+
+# What was given, and words that the one line must contain.
+MISTAKES = [
+    ("d_k=0", "d_k: 0 is not allowed; allowed: whole numbers from 1"),
+    ("d_k=-4", "d_k: -4"),
+    ("d_k=abc", "d_k: 'abc'"),
+    ("d_k=''", "d_k: ''"),
+    ("d_k=[]", "d_k: []"),
+    ("d_k=2.5", "d_k: 2.5"),
+    ("d_k=true", "d_k: True"),
+    ("d_k=null", "d_k: None"),
+    ("d_k=nan", "d_k: nan"),
+    ("d_k=inf", "d_k: inf"),
+    ("d_k=[[4]]", "d_k: [4]"),
+    ("d_k={a:1}", "d_k: {'a': 1}"),
+    ("d_k=[4,1e1,10]", "d_k: 10 is listed twice"),
+    ("d_k=1e9", "GiB"),
+    ("d_k=1e30", "GiB"),
+    ("n_k=1e9", "n_k: 1000000000"),
+    ("d_v=[4]", "d_v: [4]"),
+    ("seeds=0", "seeds: 0"),
+    ("seeds=[1]", "seeds: [1]"),
+    ("seed=-1", "seed: -1"),
+    ("seed=5000000000", "4294967295"),
+    ("seed=1 seeds=2", "seed and seeds are both given"),
+    ("scaling=half", "scaling: 'half' is not allowed; allowed: off, on"),
+    ("scaling=[on,true]", "scaling: on is listed twice"),
+    ("scaling=[]", "scaling: []"),
+    ("inputs=gausian", "did you mean gaussian?"),
+    ("dtype=float16", "float64 or float32"),
+    ("scalin=off", "unknown key 'scalin'"),
+    ("scalin=off", "did you mean scaling?"),
+    ("dk=64", "did you mean d_k?"),
+    ("name=../x", "name: '../x'"),
+    ("name=a/b", "name: 'a/b'"),
+    ("name=shards", "name: 'shards'"),
+    ("name=.hidden", "name: '.hidden'"),
+    ("name=''", "name: ''"),
+    ("grid=smol", "did you mean smoke?"),
+    ("experiments=scalings", "did you mean scaling?"),
+    ("experiments=[]", "experiments: []"),
+    ("experiments=[scaling,scaling]", "scaling is listed twice"),
+    ("experiment=scaling", "experiments=NAME"),
+    ("experiment.scaling=3", "experiment.scaling: 3"),
+    ("scaling={dk:4}", "unknown key 'dk' in scaling"),
+    ("shard_seeds=0", "shard_seeds: 0"),
+    ("scale_rules=3", "scale_rules: 3"),
+    ("scale_rules.x=3", "scale_rules.x: 3"),
+    ("scale_rules.x={rule:powr}", "did you mean power?"),
+    ("scale_rules.x={rule:power}", "scale_rules.x: power needs exponent"),
+    ("scale_rules.x={rule:power,exponent:abc}", "scale_rules.x.exponent: 'abc'"),
+    ("scale_rules.x={rule:power,exponent:1,exponen:2}", "did you mean exponent?"),
+    ("scale_rules.x={rule:constant,value:0} scaling=x", "value is 0"),
+    ("scale_rules.x={rule:power,exponent:-9999} scaling=x", "scale_rules.x: math range error"),
+    ("input_laws.x={law:gauss}", "did you mean gaussian?"),
+    ("d_k=16,64", "a sweep needs --multirun"),
+    ("d_k", "'d_k' is not an override"),
+    ("=4", "unknown key ''"),
+    ("d_k=[4", "is not an override"),
+    ("d_k=4 d_k=8", "d_k is given twice"),
+]
+
+
+@pytest.mark.parametrize(("given", "said"), MISTAKES)
+def test_a_mistake_in_hydra_grammar_is_answered_with_one_line(given: str, said: str) -> None:
+    with pytest.raises(config.ConfigError) as caught:
+        config.compose(shlex.split(given, posix=False), {})
+    assert said in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"d_k": "16,64"}, "d_k: '16,64'"),
+        ({"d_k": "1_000"}, "d_k: '1_000'"),
+        ({"d_k": "0x10"}, "d_k: '0x10'"),
+        ({"d_k": ["16", "x"]}, "d_k: 'x'"),
+        ({"d_k": "٣"}, "d_k: '٣'"),
+        ({"d_k": "9" * 200}, "..."),
+        ({"name": "a\nb"}, "name: 'a\\nb'"),
+        ({"name": 3}, "name: 3"),
+        ({"name": "<script>"}, "name: '<script>'"),
+        ({"grid": ["smoke"]}, "grid: ['smoke']"),
+        ({"hydra": "d_k='4"}, "hydra: \"d_k='4\" is not allowed; allowed: balanced quotes"),
+        ({"hydra": ["d_k=4"]}, "hydra: ['d_k=4']"),
+        ({"hydra": "d_k=4", "d_k": 8}, "d_k is given twice"),
+        ({"experiment": {"scaling": []}}, "experiment.scaling: []"),
+        ({"scaling": {"seed": 1, "seeds": 3}}, "seed and seeds are both given"),
+        ({"scale_rules": {"a b": {"rule": "power", "exponent": 1}}}, "scale_rules: 'a b'"),
+        ({1: 4}, "unknown key '1'"),
+    ],
+)
+def test_a_mistake_in_plain_values_is_answered_with_one_line(
+    values: dict[str, object], said: str
+) -> None:
+    with pytest.raises(config.ConfigError) as caught:
+        compose(values, [])
+    assert said in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_the_memory_message_names_what_it_would_need_and_what_is_free() -> None:
+    with pytest.raises(config.ConfigError, match=r"needs [\d,.]+ GiB, [\d,.]+ GiB are free"):
+        config.compose(["d_k=1e9"], {})
+
+
+def test_a_key_given_twice_to_snakemake_is_refused() -> None:
+    with pytest.raises(config.ConfigError, match="d_k is given twice"):
+        compose({"d_k": 8}, ["--config", "d_k=4", "d_k=8"])
+
+
+def test_a_key_that_stands_twice_in_a_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "my.yaml"
+    path.write_text("scaling:\n  d_k: 4\n  d_k: 8\n", encoding="utf-8")
+    with pytest.raises(config.ConfigError, match="d_k is given twice"):
+        compose({"scaling": {"d_k": 8}}, ["--configfile", str(path)])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["d_k=0"], "sqrtdk: d_k: 0 is not allowed"),
+        (["scalin=off"], "did you mean scaling?"),
+        (["d_k=4", "d_k=8"], "d_k is given twice"),
+        (["grid=smol"], "did you mean smoke?"),
+        (["d_k='4"], "is not an override"),
+        (["hydra.no=1"], "Could not override"),
+        (["out=/"], "out: '/' is not allowed"),
+        (["--multirun", "d_k=4,0"], "d_k: 0 is not allowed"),
+    ],
+)
+def test_the_command_by_hand_ends_with_one_line_and_exit_code_2(
+    tmp_path: Path, arguments: list[str], said: str
+) -> None:
+    done = by_hand(tmp_path, *arguments)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_help_names_every_key_with_its_meaning_and_default(tmp_path: Path) -> None:
+    done = by_hand(tmp_path, "--help")
+    assert done.returncode == 0
+    text = " ".join(done.stdout.split())
+    for experiment in EXPERIMENTS.values():
+        for key in experiment.KEYS:
+            assert f"{key.name} {key.meaning}" in text
+    assert "whole numbers from 1, one or a list (default cell: 64; default: [1, 2, 4" in text

@@ -1,0 +1,125 @@
+"""Tables on disk: exact text, whole-or-absent writes, seals that notice damage."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+from sqrtdk import cells, runs, tables
+from sqrtdk.keys import Column
+
+COLUMNS = (
+    Column("d_k", "An axis.", read=int, axis=True),
+    Column("scaling", "An axis.", read=str, axis=True),
+    Column("weight", "A metric."),
+    Column("share", "A metric.", optional=True),
+)
+SLAB = {"d_k": 2, "scaling": {"off": {}}, "seeds": [0, 1]}
+
+
+def row(d_k: int = 2, weight: float = 0.1, share: float = 0.5) -> tables.Row:
+    return {"d_k": d_k, "scaling": "off", "weight": weight, "share": share}
+
+
+def test_floats_read_back_to_the_same_bits_and_nan_is_an_empty_field() -> None:
+    text = tables.text([row(weight=0.1 + 0.2, share=math.nan), row(weight=5e-324)], COLUMNS)
+    assert text == (
+        "d_k,scaling,weight,share\n2,off,0.30000000000000004,\n2,off,5e-324,0.5\n"
+    )
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_an_undefined_metric_is_an_error_and_never_zero_or_empty(value: float) -> None:
+    with pytest.raises(tables.TableError, match=f"weight is {value}"):
+        tables.check(row(weight=value), COLUMNS)
+
+
+def test_an_optional_metric_may_be_undefined_but_not_infinite() -> None:
+    tables.check(row(share=math.nan), COLUMNS)
+    with pytest.raises(tables.TableError, match="share is inf"):
+        tables.check(row(share=math.inf), COLUMNS)
+
+
+def test_a_missing_metric_is_an_error() -> None:
+    with pytest.raises(KeyError, match="weight"):
+        tables.check({"d_k": 2, "scaling": "off"}, COLUMNS)
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    tables.write_atomically(path, "old")
+    with pytest.raises(UnicodeEncodeError):
+        tables.write_atomically(path, "\ud800")
+    path.with_name("folder").mkdir()
+    with pytest.raises(IsADirectoryError):
+        tables.write_atomically(path.with_name("folder"), "new")
+    assert path.read_text(encoding="utf-8") == "old"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["folder", "table.csv"]
+
+
+def sealed(folder: Path) -> Path:
+    path = folder / "shard.csv"
+    tables.write_sealed(path, SLAB, [row(), row(d_k=16)], COLUMNS)
+    return path
+
+
+def test_a_shard_reads_back_as_the_text_that_was_written(tmp_path: Path) -> None:
+    path = sealed(tmp_path)
+    assert tables.read_slab(path) == SLAB
+    assert tables.read_sealed(path, COLUMNS) == [
+        ["2", "off", "0.1", "0.5"],
+        ["16", "off", "0.1", "0.5"],
+    ]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: "",
+        lambda text: text[: len(text) // 2],
+        lambda text: text.replace("0.1", "0.2", 1),
+        lambda text: text.replace("2,off,0.1,0.5\n", "2,off,0.1,0.5\n" * 2, 1),
+        lambda text: text.replace("16,off,0.1,0.5\n", ""),
+        lambda text: text.replace("weight", "wieght"),
+        lambda text: text.replace('"d_k": 2', '"d_k": 3'),
+        lambda text: text + "\n",
+        lambda text: "\x00" + text,
+    ],
+    ids=["empty", "truncated", "digit", "doubled", "dropped", "header", "slab", "longer", "binary"],
+)
+def test_any_damage_to_a_shard_is_noticed_and_named(tmp_path: Path, damage: object) -> None:
+    path = sealed(tmp_path)
+    path.write_text(damage(path.read_text(encoding="utf-8")), encoding="utf-8")  # type: ignore[operator]
+    with pytest.raises(tables.TableError, match=r"shard\.csv is damaged"):
+        tables.read_sealed(path, COLUMNS)
+
+
+def test_a_shard_of_another_schema_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(tables.TableError, match="columns of another version"):
+        tables.read_sealed(sealed(tmp_path), COLUMNS[:-1])
+
+
+def test_a_failing_cell_does_not_stop_the_others_and_is_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    measured = []
+
+    def cell(weight: float) -> tables.Row:
+        measured.append(weight)
+        return {"weight": weight, "share": 0.0}
+
+    bad = [({"d_k": d_k, "scaling": "off"}, lambda d_k=d_k: cell(1.0 / (d_k - 2))) for d_k in (1, 2, 3)]
+    with pytest.raises(SystemExit, match=r"1 of 3 cells failed:\nd_k=2 scaling=off"):
+        cells.rows(bad, COLUMNS)
+    assert measured == [-1.0, 1.0]
+    assert "ZeroDivisionError" in capsys.readouterr().err
+
+
+def test_merged_rows_are_sorted_as_numbers_and_each_cell_is_there_once() -> None:
+    first, second = ["16", "off", "0.1", ""], ["2", "on", "0.2", ""]
+    assert runs.merge([first, second, first], COLUMNS) == [second, first]
+
+
+def test_shards_that_disagree_about_a_cell_are_refused() -> None:
+    with pytest.raises(tables.TableError, match=r"two shards disagree about the cell \(16, 'off'\)"):
+        runs.merge([["16", "off", "0.1", ""], ["16", "off", "0.2", ""]], COLUMNS)

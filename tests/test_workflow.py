@@ -1,0 +1,366 @@
+"""The pipeline as a person runs it: real Snakemake, on the smoke grid."""
+
+import csv
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from conftest import ROOT, Run, by_hand, environment, snakemake
+from sqrtdk import workflow
+from sqrtdk.experiments import scaling
+from sqrtdk.figures import FIGURES
+
+SMOKE = ("--config", "grid=smoke", "name=smoke")
+TINY = ("d_k=[1,4]", "n_k=4", "n_q=3", "seeds=2")
+Snapshot = Callable[[Path], dict[str, bytes]]
+
+
+def runs(folder: Path, name: str = "smoke") -> list[dict[str, str]]:
+    path = folder / "results" / name / "scaling" / "runs.csv"
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def shards(folder: Path) -> set[str]:
+    return {path.name for path in (folder / "results/shards/scaling").glob("*.csv")}
+
+
+def table(name: str = "mine") -> str:
+    return f"results/{name}/scaling/runs.csv"
+
+
+@pytest.fixture(scope="session")
+def smoke(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of everything on the smoke grid. Read it, never change it."""
+    folder = tmp_path_factory.mktemp("smoke")
+    done = snakemake(folder, *SMOKE)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+
+def test_one_command_makes_every_file_of_the_contract(smoke: Path) -> None:
+    run = smoke / "results/smoke"
+    figures = [
+        f"figures/scaling-{what}.{kind}" for what in FIGURES["scaling"] for kind in ("svg", "png")
+    ]
+    tables = ["scaling/runs.csv", "scaling/summary.csv", "claims.csv"]
+    for name in ["config.yaml", "provenance.json", "report.html", *tables, *figures]:
+        assert (run / name).stat().st_size > 0, name
+
+
+def test_runs_csv_is_tidy_sorted_and_complete(smoke: Path) -> None:
+    raw = (smoke / "results/smoke/scaling/runs.csv").read_bytes()
+    assert b"\r" not in raw
+    assert raw.endswith(b"\n")
+    header = raw.split(b"\n", 1)[0].decode()
+    assert header == ",".join(column.name for column in scaling.COLUMNS)
+    found = [(int(r["d_k"]), int(r["n_k"]), r["scaling"], int(r["seed"])) for r in runs(smoke)]
+    assert found == sorted(
+        (d_k, n_k, arm, seed)
+        for d_k in (1, 16, 64, 1024)
+        for n_k in (16, 64)
+        for arm in ("off", "on")
+        for seed in range(4)
+    )
+
+
+def test_at_one_dimension_the_two_arms_are_equal_to_the_bit(smoke: Path) -> None:
+    first = [row for row in runs(smoke) if row["d_k"] == "1"]
+    off, on = ([{**r, "scaling": ""} for r in first if r["scaling"] == arm] for arm in ("off", "on"))
+    assert off == on
+    assert len(off) == 8
+
+
+def test_a_second_run_has_nothing_to_do(smoke: Path) -> None:
+    done = snakemake(smoke, *SMOKE)
+    assert done.returncode == 0
+    assert "Nothing to be done" in done.stderr
+
+
+def test_a_run_shows_how_far_it_is_and_how_long_it_will_take(smoke: Path) -> None:
+    lines = (smoke / "results/smoke/logs/progress.log").read_text(encoding="utf-8").splitlines()
+    assert lines[0].startswith("1 of 17 jobs, ")
+    assert lines[-1].startswith("17 of 17 jobs, 100% of the work, ")
+    assert all(line.endswith((" left", "estimating")) for line in lines)
+
+
+def test_by_hand_the_same_digits_come_out(smoke: Path, tmp_path: Path) -> None:
+    done = by_hand(tmp_path, "d_k=64", "seed=3", "scaling=off", "n_k=16")
+    assert done.returncode == 0, done.stderr
+    (row,) = csv.DictReader(done.stdout.splitlines())
+    assert row in runs(smoke)
+
+
+def test_by_multirun_the_same_digits_come_out(smoke: Path, tmp_path: Path) -> None:
+    sweep = ("--multirun", "d_k=16,64", "seed=range(0,2)", "scaling=on,off", "out=rows.csv")
+    done = by_hand(tmp_path, *sweep)
+    assert done.returncode == 0, done.stderr
+    printed = list(csv.DictReader(done.stdout.splitlines()))
+    wanted = [
+        row
+        for row in runs(smoke)
+        if row["d_k"] in ("16", "64") and row["n_k"] == "64" and row["seed"] in ("0", "1")
+    ]
+    assert sorted(map(str, printed)) == sorted(map(str, wanted))
+    with (tmp_path / "rows.csv").open(encoding="utf-8", newline="") as file:
+        assert list(csv.DictReader(file)) == wanted
+
+
+def test_cores_and_shard_size_change_no_byte_of_tables_and_figures(
+    smoke: Path, tmp_path: Path, snapshot: Snapshot
+) -> None:
+    done = snakemake(tmp_path, "--cores", "1", *SMOKE, "shard_seeds=3")
+    assert done.returncode == 0, done.stderr
+    assert shards(tmp_path) != shards(smoke)
+    # What says when and how it was made may differ.
+    own = ("config.yaml", "provenance.json", "report.html", ".log", ".tsv")
+    first, second = (
+        {n: b for n, b in snapshot(folder / "results/smoke").items() if not n.endswith(own)}
+        for folder in (smoke, tmp_path)
+    )
+    assert first.keys() == second.keys()
+    assert [name for name in first if first[name] != second[name]] == []
+
+
+def test_snakemakes_own_report_is_made_with_captions(smoke: Path, tmp_path: Path) -> None:
+    shutil.copytree(smoke, tmp_path, dirs_exist_ok=True)
+    done = snakemake(tmp_path, *SMOKE, "--report", "view.zip")
+    assert done.returncode == 0, done.stderr
+    page = subprocess.run(
+        ["unzip", "-p", "view.zip"] if shutil.which("unzip") else
+        [sys.executable, "-c", "import zipfile,sys;z=zipfile.ZipFile('view.zip');"
+         "[sys.stdout.buffer.write(z.read(n)) for n in z.namelist()]"],
+        cwd=tmp_path, capture_output=True,
+    ).stdout  # fmt: skip
+    assert b"scaling-entropy" in page
+
+
+def test_growing_a_grid_computes_only_the_new_and_going_back_nothing(tmp_path: Path) -> None:
+    tiny = ("--config", "name=mine", *TINY)
+    assert snakemake(tmp_path, table(), *tiny).returncode == 0
+    before, first = shards(tmp_path), (tmp_path / table()).read_bytes()
+
+    more = ("--config", "name=mine", "d_k=[1,4,9]", *TINY[1:])
+    assert snakemake(tmp_path, table(), *more).returncode == 0
+    assert [name.split("-")[0] for name in shards(tmp_path) - before] == ["dk9"]
+    assert len(runs(tmp_path, "mine")) == 12
+
+    back = snakemake(tmp_path, table(), *tiny)
+    assert "3 of 3 jobs" not in back.stderr
+    assert "2 of 2 jobs" in back.stderr  # the configuration and the merge, no shard
+    assert (tmp_path / table()).read_bytes() == first
+
+
+def test_the_same_grid_under_another_name_computes_nothing(tmp_path: Path) -> None:
+    assert snakemake(tmp_path, table("a"), "--config", "name=a", *TINY).returncode == 0
+    before = shards(tmp_path)
+    assert snakemake(tmp_path, table("b"), "--config", "name=b", *TINY).returncode == 0
+    assert shards(tmp_path) == before
+    assert runs(tmp_path, "a") == runs(tmp_path, "b")
+
+
+def test_a_smaller_grid_is_noticed_also_where_snakemakes_records_are_gone(tmp_path: Path) -> None:
+    assert snakemake(tmp_path, table(), "--config", "name=mine", *TINY).returncode == 0
+    shutil.rmtree(tmp_path / ".snakemake")
+    smaller = ("--config", "name=mine", "d_k=4", *TINY[1:])
+    assert snakemake(tmp_path, table(), *smaller).returncode == 0
+    assert {row["d_k"] for row in runs(tmp_path, "mine")} == {"4"}
+
+
+def test_a_dry_run_changes_nothing(tmp_path: Path, snapshot: Snapshot) -> None:
+    assert snakemake(tmp_path, table(), "--config", "name=mine", *TINY).returncode == 0
+    before = snapshot(tmp_path)
+    dry = snakemake(tmp_path, table(), "-n", "--config", "name=mine", "d_k=9", *TINY[1:])
+    assert dry.returncode == 0
+    assert "measure" in dry.stdout + dry.stderr
+    assert snapshot(tmp_path) == before
+
+
+def test_a_deleted_shard_is_made_again(smoke: Path, tmp_path: Path) -> None:
+    shutil.copytree(smoke, tmp_path, dirs_exist_ok=True)
+    victim = sorted((tmp_path / "results/shards/scaling").glob("*.csv"))[0]
+    content = victim.read_bytes()
+    victim.unlink()
+    assert snakemake(tmp_path, *SMOKE).returncode == 0
+    assert victim.read_bytes() == content
+
+
+def test_a_damaged_shard_is_named_and_reaches_no_table(tmp_path: Path) -> None:
+    tiny = ("--config", "name=mine", *TINY)
+    assert snakemake(tmp_path, table(), *tiny).returncode == 0
+    victim = sorted((tmp_path / "results/shards/scaling").glob("*.csv"))[0]
+    victim.write_text(victim.read_text(encoding="utf-8").replace("0.1", "0.2", 1), "utf-8")
+    done = snakemake(tmp_path, table(), *tiny)
+    assert done.returncode != 0
+    assert f"{victim.name} is damaged" in done.stderr
+    assert not (tmp_path / table()).exists()
+
+
+def test_a_failing_cell_is_named_with_its_traceback_and_the_rest_is_finished(
+    tmp_path: Path,
+) -> None:
+    rule = "hydra=scale_rules.big={rule:constant,value:1e308}"
+    done = snakemake(
+        tmp_path, table(), "--config", "name=mine", "d_k=[1,4]", "n_k=2", "n_q=2", "seeds=1",
+        "scaling=[off,big]", rule,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "cell d_k=4 n_k=2 n_q=2 inputs=gaussian dtype=float64 scaling=big seed=0" in done.stderr
+    assert "Traceback" in done.stderr
+    assert not (tmp_path / table()).exists()
+
+
+def test_a_killed_run_goes_on_with_the_same_command(smoke: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "snakemake", "-s", str(ROOT / "Snakefile"), *SMOKE]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, env=environment(), start_new_session=True, stderr=subprocess.DEVNULL
+    )
+    deadline = time.monotonic() + 60
+    folder = tmp_path / "results/shards/scaling"
+    while len(list(folder.glob("dk*.csv"))) < 3 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    kept = {path: path.stat().st_mtime_ns for path in folder.glob("dk*.csv")}
+    assert kept
+    done = snakemake(tmp_path, table("smoke"), *SMOKE)
+    assert done.returncode == 0, done.stderr
+    assert runs(tmp_path) == runs(smoke)
+    # A shard that was being finished when the blow fell may be made again; the others are not.
+    again = [path for path, made in kept.items() if path.stat().st_mtime_ns != made]
+    assert len(again) <= 2
+
+
+def test_a_second_run_at_the_same_time_is_refused_and_a_dry_run_is_not(tmp_path: Path) -> None:
+    (tmp_path / "results").mkdir()
+    with (tmp_path / "results/.lock").open("a+") as lock:
+        lock.write("4711\n")
+        lock.flush()
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = snakemake(tmp_path, table(), "--config", "name=mine", *TINY)
+        assert done.returncode == 1
+        assert "another run is at work in results/ (process 4711)" in done.stderr
+        assert not shards(tmp_path)
+        assert snakemake(tmp_path, "-n", "--config", "name=mine", *TINY).returncode == 0
+    assert snakemake(tmp_path, table(), "--config", "name=mine", *TINY).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--config", "d_k=0"], "d_k: 0 is not allowed"),
+        (["--config", "scalin=off"], "did you mean scaling?"),
+        (["--config", "name=../x"], "name: '../x' is not allowed"),
+        (["--config", "d_k=4", "d_k=8"], "d_k is given twice"),
+        (["--config", "hydra=d_k='4"], "balanced quotes"),
+        (["--config", "d.k=4"], "must start with a valid identifier"),
+        (["--config", "d_k"], "name=value pairs"),
+        (["--configfile", "missing.yaml"], "No such file or directory: 'missing.yaml'"),
+        (["--configfile", "broken.yaml"], "not valid JSON or YAML"),
+        (["--configfile", "twice.yaml"], "d_k is given twice"),
+        (["scalng"], "unknown target 'scalng'; known: all, scaling; did you mean scaling?"),
+    ],
+)
+def test_a_mistake_is_answered_with_one_line_before_any_job(
+    tmp_path: Path, snapshot: Snapshot, arguments: list[str], said: str
+) -> None:
+    (tmp_path / "broken.yaml").write_text("d_k: [1", encoding="utf-8")
+    (tmp_path / "twice.yaml").write_text("d_k: 1\nd_k: 2\n", encoding="utf-8")
+    before = snapshot(tmp_path)
+    done = snakemake(tmp_path, *arguments)
+    assert done.returncode != 0
+    # Snakemake says two things of its own, which profile it reads and that it builds the graph.
+    own = ("Using workflow specific profile", "Building DAG of jobs")
+    (line,) = [line for line in done.stderr.splitlines() if not line.startswith(own)]
+    assert line.startswith("sqrtdk: ")
+    assert said in line
+    assert snapshot(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "sqrtdk.experiments.scaling",
+        "sqrtdk.runs",
+        "sqrtdk.summary",
+        "sqrtdk.examples",
+        "sqrtdk.figures.scaling",
+        "sqrtdk.claims",
+        "sqrtdk.provenance",
+        "sqrtdk.report.__main__",
+    ],
+)
+def test_what_a_rule_lists_is_what_its_module_imports(module: str) -> None:
+    # The interpreter's own word, against the closure that workflow.code reads from the source.
+    program = (
+        f"import {module}, sys, json; print(json.dumps(sorted({{m.__file__ "
+        "for n, m in sys.modules.items() if n.split('.')[0] == 'sqrtdk'}})))"
+    ).replace("}}", "}")
+    imported = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout
+    listed = [str(Path(path).resolve()) for path in workflow.code(module)]
+    assert listed == sorted(json.loads(imported))
+
+
+def test_every_rule_that_runs_a_module_lists_its_code() -> None:
+    text = (ROOT / "Snakefile").read_text(encoding="utf-8")
+    for rule in text.split("\nrule ")[1:]:
+        if "python -m " in rule:
+            module = rule.split("python -m ", 1)[1].split()[0]
+            module = module.replace("{wildcards.", "{wildcards.").rstrip('"')
+            listed = f'code(f"{module}")' in rule or f'code("{module}' in rule
+            assert listed, rule.splitlines()[0]
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the project whose modules a test may edit, with a finished tiny run beside it."""
+    root = tmp_path_factory.mktemp("project")
+    for name in ("src", "conf", "profiles"):
+        shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("Snakefile", "environment.yml"):
+        shutil.copy(ROOT / name, root / name)
+    assert run_project(root).returncode == 0
+    return root
+
+
+def run_project(root: Path) -> Run:
+    return snakemake(root, "scaling", "--config", "name=mine", *TINY, root=root)
+
+
+@pytest.mark.parametrize(
+    ("edited", "rules"),
+    [
+        ("theory.py", set()),
+        ("report/page.py", set()),
+        ("figures/scaling.py", {"draw"}),
+        ("summary.py", {"summarize", "draw"}),
+        ("metrics.py", {"measure", "merge", "summarize", "exemplify", "draw"}),
+    ],
+)
+def test_an_edited_module_runs_again_exactly_what_depends_on_it(
+    project: Path, edited: str, rules: set[str]
+) -> None:
+    with (project / "src/sqrtdk" / edited).open("a", encoding="utf-8") as file:
+        file.write("\n# edited\n")
+    dry = snakemake(
+        project, "scaling", "-n", "--config", "name=mine", *TINY, root=project
+    )
+    found = {
+        line.split()[0]
+        for line in (dry.stdout + dry.stderr).splitlines()
+        if len(line.split()) == 2 and line.split()[1].isdigit()
+    }
+    assert found - {"total", "scaling"} == rules
+    assert run_project(project).returncode == 0
