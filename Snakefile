@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sqrtdk.workflow import Workflow, code, pages
 
-flow = Workflow(config)
+flow = Workflow(config, workflow.configfiles)
 
 
 onstart:

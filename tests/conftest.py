@@ -24,8 +24,12 @@ def environment() -> dict[str, str]:
 def snakemake(folder: Path, *arguments: str, root: Path = ROOT) -> Run:
     """Run Snakemake on the project at `root`, with its results in `folder`."""
     return subprocess.run(
-        [sys.executable, "-m", "snakemake", "-s", str(root / "Snakefile"), "-d", str(folder)]
-        + list(arguments),
+        [
+            sys.executable,
+            *("-m", "snakemake", "-s", str(root / "Snakefile"), "-d", str(folder)),
+            *arguments,
+        ],
+        cwd=folder,
         env=environment() | {"PYTHONPATH": str(root / "src")},
         capture_output=True,
         text=True,

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-
 from conftest import ROOT, by_hand
+
 from sqrtdk import config
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.workflow import compose
@@ -154,7 +154,7 @@ def test_a_mistake_in_hydra_grammar_is_answered_with_one_line(given: str, said: 
         ({"name": 3}, "name: 3"),
         ({"name": "<script>"}, "name: '<script>'"),
         ({"grid": ["smoke"]}, "grid: ['smoke']"),
-        ({"hydra": "d_k='4"}, "hydra: \"d_k='4\" is not allowed; allowed: balanced quotes"),
+        ({"hydra": "d_k='4"}, 'hydra: "d_k=\'4" is not allowed; allowed: balanced quotes'),
         ({"hydra": ["d_k=4"]}, "hydra: ['d_k=4']"),
         ({"hydra": "d_k=4", "d_k": 8}, "d_k is given twice"),
         ({"experiment": {"scaling": []}}, "experiment.scaling: []"),
@@ -167,7 +167,7 @@ def test_a_mistake_in_plain_values_is_answered_with_one_line(
     values: dict[str, object], said: str
 ) -> None:
     with pytest.raises(config.ConfigError) as caught:
-        compose(values, [])
+        compose(values)
     assert said in str(caught.value)
     assert len(str(caught.value).splitlines()) == 1
 
@@ -177,16 +177,24 @@ def test_the_memory_message_names_what_it_would_need_and_what_is_free() -> None:
         config.compose(["d_k=1e9"], {})
 
 
-def test_a_key_given_twice_to_snakemake_is_refused() -> None:
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--config", "d_k=4", "d_k=8"],
+        ["-C", "d_k=4", "--cores", "1", "--config", "d_k=8"],
+        ["--config=d_k=4", "d_k=8"],
+    ],
+)
+def test_a_key_given_twice_to_snakemake_is_refused(arguments: list[str]) -> None:
     with pytest.raises(config.ConfigError, match="d_k is given twice"):
-        compose({"d_k": 8}, ["--config", "d_k=4", "d_k=8"])
+        compose({"d_k": 8}, arguments=arguments)
 
 
 def test_a_key_that_stands_twice_in_a_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "my.yaml"
     path.write_text("scaling:\n  d_k: 4\n  d_k: 8\n", encoding="utf-8")
     with pytest.raises(config.ConfigError, match="d_k is given twice"):
-        compose({"scaling": {"d_k": 8}}, ["--configfile", str(path)])
+        compose({"scaling": {"d_k": 8}}, [path])
 
 
 @pytest.mark.parametrize(

@@ -262,6 +262,7 @@ def test_undefined_metrics_leave_no_empty_panel():
     figure = draw("logit_std", summary_table(n_k=(1,), scaling=[f"rule_{i}" for i in range(9)]))
     assert figure.axes == []
     assert any("logit_std is undefined in this grid" in text for text in texts(figure))
+    assert len(draw("dead_entries", summary_table(n_k=(1,))).axes) == 1
     assert [axes.get_ylabel() for axes in draw("dead_entries", summary_table(n_k=(1, 5))).axes] == [
         "grad_logits_dead_entries\n(share)", "", "grad_logits_top1_share\n(share)"
     ]  # fmt: skip

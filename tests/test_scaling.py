@@ -1,4 +1,4 @@
-"""The scaling experiment: its cells are the draw that their key says, its columns the contract's."""
+"""The scaling experiment: cells are the draw that their key says, columns the contract's."""
 
 import csv
 import io

@@ -23,9 +23,7 @@ def row(d_k: int = 2, weight: float = 0.1, share: float = 0.5) -> tables.Row:
 
 def test_floats_read_back_to_the_same_bits_and_nan_is_an_empty_field() -> None:
     text = tables.text([row(weight=0.1 + 0.2, share=math.nan), row(weight=5e-324)], COLUMNS)
-    assert text == (
-        "d_k,scaling,weight,share\n2,off,0.30000000000000004,\n2,off,5e-324,0.5\n"
-    )
+    assert text == ("d_k,scaling,weight,share\n2,off,0.30000000000000004,\n2,off,5e-324,0.5\n")
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
@@ -108,7 +106,9 @@ def test_a_failing_cell_does_not_stop_the_others_and_is_named(
         measured.append(weight)
         return {"weight": weight, "share": 0.0}
 
-    bad = [({"d_k": d_k, "scaling": "off"}, lambda d_k=d_k: cell(1.0 / (d_k - 2))) for d_k in (1, 2, 3)]
+    bad = [
+        ({"d_k": d_k, "scaling": "off"}, lambda d_k=d_k: cell(1.0 / (d_k - 2))) for d_k in (1, 2, 3)
+    ]
     with pytest.raises(SystemExit, match=r"1 of 3 cells failed:\nd_k=2 scaling=off"):
         cells.rows(bad, COLUMNS)
     assert measured == [-1.0, 1.0]
@@ -121,5 +121,7 @@ def test_merged_rows_are_sorted_as_numbers_and_each_cell_is_there_once() -> None
 
 
 def test_shards_that_disagree_about_a_cell_are_refused() -> None:
-    with pytest.raises(tables.TableError, match=r"two shards disagree about the cell \(16, 'off'\)"):
+    with pytest.raises(
+        tables.TableError, match=r"two shards disagree about the cell \(16, 'off'\)"
+    ):
         runs.merge([["16", "off", "0.1", ""], ["16", "off", "0.2", ""]], COLUMNS)

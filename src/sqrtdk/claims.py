@@ -206,15 +206,17 @@ def estimate(value: Estimate, unit: str = "") -> str:
     '82.4 % (82.1 to 82.7, exact 82.4)'
     """
     mean, low, high, exact = value
-    half = (high - low) / 2
+    half = (high - low) / 2 if math.isfinite(high) else mean - low
     if not half > 0:
         tail = "" if math.isnan(exact) else f" (exact {number(exact)})"
         return f"{number(mean)}{unit}{tail}"
-    plain = _PLAIN[0] <= abs(mean) < _PLAIN[1]
-    size = _exponent(mean) if mean else _exponent(half)
+    reference = abs(mean) or half
+    plain, size = _PLAIN[0] <= reference < _PLAIN[1], _exponent(reference)
     decimals = max(0, min(max(-_exponent(half), 1 - size), 5 - size))
 
     def one(x: float) -> str:
+        if math.isinf(x):
+            return "unbounded"
         return f"{x:.{decimals}f}" if plain else _scientific(x, 2)
 
     tail = "" if math.isnan(exact) else f", exact {one(exact)}"
@@ -431,15 +433,20 @@ def gradients_typical(series: Series) -> Reading:
 def gradients_rms(series: Series) -> Reading:
     """The root mean squares of the gradients that reach q, k and v, unscaled over scaled."""
     ratios = {x: series.ratio(f"grad_{x}_rms") for x in ("q", "k", "v")}
-    d_k = max(ratios["q"])
-    if d_k == 1:
-        raise MissingError("at d_k = 1 both arms are the same")
+    common = sorted(set.intersection(*(set(curve) for curve in ratios.values())))
+    if common in ([], [1]):
+        raise MissingError("at d_k = 1 both arms are the same, and there is no larger d_k")
+    d_k = common[-1]
     smaller = [past(curve[d_k], 1.0, above=False) for curve in ratios.values()]
     holds = False if False in smaller else None if None in smaller else True
-    at, ratio = _head(ratios["q"])
+    at = HEAD if HEAD in common else d_k
+    ratio = ratios["q"][at]
     values = ", ".join(f"{x} {estimate(curve[at])}" for x, curve in ratios.items())
     farthest = max((curve[d_k] for curve in ratios.values()), key=lambda x: x.mean)
-    top = series.curve("unscaled", "grad_logits_top1_share")
+    try:
+        top = series.curve("unscaled", "grad_logits_top1_share")
+    except MissingError:
+        top = {}
     rare = f", the largest 1 % of rows hold {percent(top[at])} of the square" if at in top else ""
     verb = "vanish" if holds else "do not vanish"
     return Reading(

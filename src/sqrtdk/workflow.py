@@ -6,7 +6,7 @@ import hashlib
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, TextIO
@@ -26,14 +26,14 @@ RESULTS = Path("results")
 class Workflow:
     """One run, as Snakemake's `config` describes it. Bad input raises WorkflowError."""
 
-    def __init__(self, values: Mapping[str, Any], arguments: list[str] | None = None) -> None:
+    def __init__(self, values: Mapping[str, Any], files: Sequence[Path] = ()) -> None:
         # Jobs call `python`; it has to be this one, also where the environment is not activated.
         os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-        arguments = sys.argv[1:] if arguments is None else arguments
+        arguments = sys.argv[1:]
         # Not a parameter of a rule: a new command line alone makes no result stale.
         os.environ["SQRTDK_COMMAND"] = shlex.join(["snakemake", *arguments])
         try:
-            self.run = compose(values, arguments)
+            self.run = compose(values, files, arguments)
             self.plans = {
                 name: shards.plan(
                     RESULTS / "shards" / name,
@@ -123,9 +123,16 @@ def _milliseconds(experiment: Experiment, slab: shards.Slab) -> float:
     return float(500 + cells * (1.5 + experiment.memory(slab) / 2**20))
 
 
-def compose(values: Mapping[str, Any], arguments: list[str]) -> config.Run:
-    """The run of Snakemake's config mapping. Raises ConfigError."""
-    refuse_repeats(arguments)
+def compose(
+    values: Mapping[str, Any], files: Sequence[Path] = (), arguments: Sequence[str] = ()
+) -> config.Run:
+    """The run of Snakemake's config mapping, its config files and its command line.
+
+    Raises ConfigError, also for a key that stands twice: the last would win in silence.
+    """
+    for file in files:
+        _refuse_repeat_in(yaml.compose(file.read_text(encoding="utf-8")))
+    _refuse_repeat(_config_keys(arguments))
     given = dict(values)
     grammar = given.pop("hydra", "")
     if not isinstance(grammar, str):
@@ -137,27 +144,15 @@ def compose(values: Mapping[str, Any], arguments: list[str]) -> config.Run:
     return config.compose(overrides, given)
 
 
-def refuse_repeats(arguments: list[str]) -> None:
-    """Refuse a key that stands twice in `--config` or a file: the last would win in silence."""
-    for option, values in _options(arguments):
-        if option in ("--config", "-C"):
-            _refuse_repeat(value.partition("=")[0] for value in values if "=" in value)
-        elif option in ("--configfile", "--configfiles"):
-            for path in values:
-                _refuse_repeat_in(yaml.compose(Path(path).read_text(encoding="utf-8")))
-
-
-def _options(arguments: list[str]) -> Iterator[tuple[str, list[str]]]:
-    """Each option with the words that follow it."""
-    option: str = ""
-    values: list[str] = []
-    for argument in [*arguments, "--"]:
+def _config_keys(arguments: Sequence[str]) -> Iterator[str]:
+    """The keys that follow `--config` on a command line."""
+    inside = False
+    for argument in arguments:
         if argument.startswith("-"):
-            yield option, values
-            option, _, value = argument.partition("=")
-            values = [value] if value else []
-        else:
-            values.append(argument)
+            option, _, argument = argument.partition("=")
+            inside = option in ("--config", "-C")
+        if inside and "=" in argument:
+            yield argument.partition("=")[0]
 
 
 def _refuse_repeat_in(node: yaml.Node | None) -> None:

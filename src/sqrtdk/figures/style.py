@@ -182,7 +182,8 @@ def panels(
         (block, sizes, row)
         for _, block in wanted.groupby(list(WHERE))
         for sizes in _wrapped(sorted(block["n_k"].unique()))
-        for row in rows
+        for row, shown in rows.items()
+        if (block["n_k"].isin(sizes) & block["metric"].isin(shown)).any()
     ]
     columns = max(len(sizes) for _, sizes, _ in lines)
     varying = [name for name in WHERE if len(set(wanted[name])) > 1]
@@ -223,8 +224,9 @@ def _describe(made: list[Panel], *, varying: list[str]) -> None:
         columns.setdefault(group, []).append(panel)
     for column in columns.values():
         where = column[0].table.iloc[0]
-        title = "\n".join(f"{name} = {where[name]}" for name in ("n_k", *varying))
-        column[0].axes.set_title(title)
+        title = [f"{name} = {where[name]}" for name in ("n_k", *varying)]
+        # A name of 32 letters has a line of its own, or it would reach into the next panel.
+        column[0].axes.set_title("\n".join(line for x in title for line in textwrap.wrap(x, 32)))
         column[-1].axes.set_xlabel(f"{keys.D_K.name} ({keys.D_K.unit})")
 
 

@@ -269,12 +269,18 @@ def read_summary(path: Path) -> pd.DataFrame:
             frame[column.name] = ""
         if column.read is not str:
             frame[column.name] = pd.to_numeric(frame[column.name])
-    frame["d_k"] = frame["d_k"].astype(int)
+    if "d_k" in frame:
+        frame["d_k"] = frame["d_k"].astype(int)
     return frame
 
 
 def pivots(experiment: str, table: pd.DataFrame) -> list[Table]:
-    """The headline metrics that the table has, each by d_k, series and scale rule."""
+    """The headline metrics that the table has, each by d_k, series and scale rule.
+
+    None where an experiment does not sweep these two.
+    """
+    if not {"d_k", "scaling"} <= set(table.columns):
+        return []
     columns = {column.name: column for column in EXPERIMENTS[experiment].COLUMNS}
     present = set(table["metric"])
     names = [

@@ -1,0 +1,377 @@
+import csv
+import itertools
+import math
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sqrtdk import claims, config, summary, tables
+from sqrtdk.claims import Estimate
+from sqrtdk.experiments import scaling
+from sqrtdk.figures import FIGURES
+
+D_K = (1, 4, 16, 64, 256, 1024)
+N_K = (16, 64)
+RULES = {
+    "off": {"rule": "constant", "value": 1},
+    "on": {"rule": "power", "exponent": 0.5},
+    "inverse": {"rule": "power", "exponent": 1},
+    "quarter": {"rule": "constant", "value": 0.25},
+}
+LAWS = {"gaussian": {"law": "gaussian"}, "planted": {"law": "planted", "cosine": 0.5}}
+
+Alter = Callable[[dict[str, Any]], float | None]
+
+
+def metrics(d_k: int, n_k: int, scaling: str) -> dict[str, float]:
+    """Numbers that behave as the real ones do: functions of sigma = scale √d_k, smooth in d_k."""
+    rule = RULES[scaling]
+    scale = rule["value"] if rule["rule"] == "constant" else d_k ** -float(rule["exponent"])
+    sigma = scale * math.sqrt(d_k)
+    share = 1 / (1 + sigma**2 / (4 * math.log(max(n_k, 2))))
+    found = {
+        "scale": scale,
+        "logit_std": sigma,
+        "entropy_nats": share * math.log(n_k),
+        "entropy_normalized": share,
+        "effective_keys": n_k**share,
+        "max_weight": sigma / (sigma + 2),
+        "grad_logits_dead_entries": sigma / (sigma + 4),
+        "grad_logits_median": math.exp(-sigma / 8),
+        "grad_logits_top1_share": 0.05 + 0.3 * sigma / (sigma + 9),
+        "grad_q_rms": sigma,
+        "grad_k_rms": 2 * sigma,
+        "grad_v_rms": sigma / (sigma + 1),
+    }
+    return {
+        k: v for k, v in found.items() if n_k > 1 or k not in ("logit_std", "entropy_normalized")
+    }
+
+
+def table(
+    d_k: Iterable[int] = D_K,
+    n_k: Iterable[int] = N_K,
+    arms: Iterable[str] = ("off", "on"),
+    inputs: Iterable[str] = ("gaussian",),
+    seeds: int = 20,
+    error: float = 0.002,
+    alter: Alter = lambda row: None,
+) -> pd.DataFrame:
+    """A summary.csv as a data frame; `alter` may give a row another mean."""
+    rows = []
+    for d, n, law, arm in itertools.product(d_k, n_k, inputs, arms):
+        axes = {"d_k": d, "n_k": n, "n_q": 8, "inputs": law, "dtype": "float64", "scaling": arm}
+        for metric, usual in metrics(d, n, arm).items():
+            changed = alter(axes | {"metric": metric})
+            mean = usual if changed is None else changed
+            half = abs(mean) * error if seeds > 1 else math.nan
+            statistics = (seeds, mean, half, mean, mean - half, mean + half, math.nan, math.nan)
+            rows.append((*axes.values(), metric, *statistics))
+    return pd.DataFrame(rows, columns=[c.name for c in summary.columns(scaling.COLUMNS)])
+
+
+def run(frame: pd.DataFrame, rules: dict[str, Any] = RULES) -> config.Run:
+    """A run whose scale rules and input laws are those of the table."""
+    arms = {name: rules[name] for name in frame["scaling"].unique()}
+    laws = {name: LAWS[name] for name in frame["inputs"].unique()}
+    return config.Run("mine", 50, {"scaling": {"scaling": arms, "inputs": laws}})
+
+
+def judged(frame: pd.DataFrame, rules: dict[str, Any] = RULES) -> dict[str, dict[str, Any]]:
+    """The ledger of a table, by claim."""
+    rows = claims.ledger(run(frame, rules), {"scaling": frame})
+    return {row["claim"]: row for row in rows}
+
+
+def change(metric: str, new: Callable[[int], float], arm: str = "off") -> Alter:
+    """Another curve for one metric of one arm."""
+    return lambda row: new(row["d_k"]) if (row["metric"], row["scaling"]) == (metric, arm) else None
+
+
+def one(frame: pd.DataFrame, **at: Any) -> pd.Series:
+    """The one row of a table at these values."""
+    for name, value in at.items():
+        frame = frame[frame[name] == value]
+    assert len(frame) == 1
+    return frame.iloc[0]
+
+
+def test_verdicts_of_a_table_like_the_real_one() -> None:
+    verdicts = {name: row["verdict"] for name, row in judged(table()).items()}
+    assert verdicts == {
+        "scores_grow": "true",
+        "saturation": "true",
+        "one_hot": "true with a condition",
+        "stable": "true with a condition",
+        "gradients_typical": "true",
+        "gradients_rms": "false",
+        "from_64": "false",
+    }
+
+
+@pytest.mark.parametrize(
+    ("claim", "alter", "verdict"),
+    [
+        ("scores_grow", change("logit_std", float), "false"),
+        ("scores_grow", change("logit_std", lambda d: d**0.51), "true"),
+        ("saturation", change("entropy_normalized", lambda d: 0.9), "false"),
+        ("saturation", change("entropy_normalized", lambda d: 0.1), "true"),
+        ("one_hot", change("max_weight", lambda d: 0.95), "true"),
+        ("one_hot", change("max_weight", lambda d: 0.5), "false"),
+        ("stable", change("entropy_nats", lambda d: 1 / d, arm="on"), "false"),
+        ("gradients_typical", change("grad_logits_dead_entries", lambda d: 0.1), "false"),
+        ("gradients_typical", change("grad_logits_median", lambda d: 2.0), "false"),
+        (
+            "gradients_typical",
+            change("grad_logits_dead_entries", lambda d: d / (d + 200)),
+            "true with a condition",
+        ),
+        (
+            "gradients_rms",
+            lambda row: (
+                1 / (1 + row["d_k"])
+                if row["metric"].endswith("_rms") and row["scaling"] == "off"
+                else None
+            ),
+            "true",
+        ),
+        ("gradients_rms", change("grad_v_rms", lambda d: 0.01), "false"),
+        ("from_64", change("entropy_normalized", lambda d: 60 / (60 + d)), "true"),
+        ("from_64", change("entropy_normalized", lambda d: 600 / (600 + d)), "false"),
+    ],
+)
+def test_a_verdict_follows_the_table(claim: str, alter: Alter, verdict: str) -> None:
+    row = judged(table(alter=alter))[claim]
+    assert row["verdict"] == verdict
+    assert row["answer"]
+
+
+def test_a_claim_that_fails_in_one_series_names_it() -> None:
+    def alter(row: dict[str, Any]) -> float | None:
+        wrong = row["metric"] == "entropy_normalized" and row["n_k"] == 64
+        return 0.8 if wrong and row["scaling"] == "off" else None
+
+    row = judged(table(alter=alter))["saturation"]
+    assert (row["verdict"], row["condition"]) == ("true with a condition", "not for n_k = 64")
+    assert row["series"] == "n_k = 16"
+
+
+def test_stability_is_judged_for_related_inputs_where_there_are_some() -> None:
+    both = ("gaussian", "planted")
+    assert judged(table(inputs=both))["stable"]["verdict"] == "true"
+
+    def collapse(row: dict[str, Any]) -> float | None:
+        wrong = row["metric"] == "entropy_nats" and row["scaling"] == "on"
+        return 1 / row["d_k"] if wrong and row["inputs"] == "planted" else None
+
+    row = judged(table(n_k=[16], inputs=both, alter=collapse))["stable"]
+    assert row["verdict"] == "true with a condition"
+    assert row["condition"] == "not for n_k = 16, inputs = planted"
+
+
+def test_claims_about_unrelated_vectors_leave_related_inputs_out() -> None:
+    row = judged(table(n_k=[16], inputs=["planted"]))["scores_grow"]
+    assert row["verdict"] == "not measured"
+    assert row["condition"] == "the claim is about unrelated vectors"
+
+
+def test_wide_intervals_leave_a_claim_open() -> None:
+    row = judged(table(alter=change("entropy_normalized", lambda d: 0.5), error=0.3))["saturation"]
+    assert row["verdict"] == "not measured"
+    assert "more seeds" in row["condition"]
+
+
+def test_arms_are_known_by_what_they_do() -> None:
+    renamed = {"plain": RULES["off"], "paper": RULES["on"]}
+    frame = table()
+    other = frame.replace({"scaling": {"off": "plain", "on": "paper"}})
+    expected, found = judged(frame), judged(other, renamed)
+    assert {k: v["verdict"] for k, v in found.items()} == {
+        k: v["verdict"] for k, v in expected.items()
+    }
+    wrong = {"off": RULES["off"], "on": RULES["inverse"]}
+    row = judged(frame, wrong)["stable"]
+    assert row["verdict"] == "not measured"
+    assert row["condition"] == "the run has no scale rule that divides by √d_k"
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"d_k": [64]},
+        {"d_k": [1]},
+        {"d_k": [2048], "n_k": [16]},
+        {"arms": ["off"]},
+        {"arms": ["on"]},
+        {"arms": ["inverse", "quarter"]},
+        {"n_k": [1]},
+        {"n_k": [1, 16]},
+        {"seeds": 1},
+        {"error": 0.0},
+        {"inputs": ["gaussian", "planted"]},
+        {"d_k": [1, 2], "n_k": [2]},
+        {"alter": lambda row: 0.0},
+    ],
+    ids=lambda odd: ", ".join(f"{name} {'zero' if name == 'alter' else odd[name]}" for name in odd),
+)
+def test_odd_grids_are_judged_or_say_why_not(odd: dict[str, Any]) -> None:
+    for row in judged(table(**odd)).values():
+        assert row["verdict"] in claims.VERDICTS
+        tables.check(row, [column for column in claims.COLUMNS if column.read is float])
+        if row["verdict"] == "not measured":
+            assert row["condition"]
+            assert row["answer"] == f"Not measured: {row['condition']}."
+            assert math.isnan(row["value"])
+        else:
+            assert row["numbers"]
+            assert row["quantity"]
+            assert math.isfinite(row["value"])
+
+
+def test_one_seed_is_judged_by_means_and_has_no_interval() -> None:
+    found, expected = judged(table(seeds=1)), judged(table())
+    assert {k: v["verdict"] for k, v in found.items()} == {
+        k: v["verdict"] for k, v in expected.items()
+    }
+    assert all(math.isnan(row["ci_low"]) for row in found.values())
+
+
+def test_a_single_d_k_gives_no_slope() -> None:
+    row = judged(table(d_k=[64]))["scores_grow"]
+    assert (row["verdict"], row["condition"]) == ("not measured", "a slope needs two values of d_k")
+
+
+def test_a_grid_of_small_d_k_denies_nothing() -> None:
+    row = judged(table(d_k=[1, 2, 4]))["one_hot"]
+    assert row["verdict"] == "not measured"
+    assert "larger d_k may differ" in row["condition"]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_no_table_makes_the_ledger_fail(data: st.DataObject) -> None:
+    frame = WHOLE.copy()
+    keep = data.draw(st.lists(st.booleans(), min_size=len(frame), max_size=len(frame)))
+    low = data.draw(st.sampled_from([0.0, 0.5, 3.0]))
+    frame["ci_low"] = frame["mean"] - low * frame["mean"].abs()
+    rows = claims.ledger(run(frame), {"scaling": frame[keep]} if any(keep) else {})
+    assert [row["claim"] for row in rows] == [claim.claim for claim in claims.CLAIMS]
+
+
+WHOLE = table(d_k=(1, 16, 1024), n_k=(1, 16), error=0.1)
+
+
+def test_numbers_are_those_of_the_table() -> None:
+    frame = table()
+    found = judged(frame)
+    end = one(frame, d_k=1024, n_k=64, scaling="off", metric="entropy_normalized")
+    shown = claims.percent(Estimate(end["mean"], end["ci_low"], end["ci_high"]))
+    assert shown in found["saturation"]["answer"]
+    assert shown in found["saturation"]["numbers"].split("; ")[1]
+    head = one(frame, d_k=64, n_k=16, scaling="off", metric="max_weight")
+    shown = claims.estimate(Estimate(head["mean"], head["ci_low"], head["ci_high"]))
+    assert shown in found["one_hot"]["numbers"].split("; ")[0]
+    dead = one(frame, d_k=64, n_k=16, scaling="on", metric="grad_logits_dead_entries")
+    shown = claims.percent(Estimate(dead["mean"], dead["ci_low"], dead["ci_high"]))
+    assert shown in found["gradients_typical"]["numbers"].split("; ")[0]
+
+
+def test_derived_numbers_agree_with_an_independent_computation() -> None:
+    frame = table(n_k=[16])
+    wide = frame.pivot_table(index="d_k", columns=["metric", "scaling"], values="mean")
+    found = judged(frame)
+    x = np.log(np.array(D_K))
+    slope = np.polyfit(x, np.log(wide["logit_std", "off"].to_numpy()), 1)[0]
+    assert found["scores_grow"]["value"] == pytest.approx(slope, rel=1e-12)
+    # The share falls with d_k, and np.interp needs rising abscissae.
+    share = wide["entropy_normalized", "off"].to_numpy()[::-1]
+    crossing = np.exp(np.interp(0.5, share, x[::-1]))
+    assert found["from_64"]["value"] == pytest.approx(crossing, rel=1e-12)
+    assert found["from_64"]["ci_low"] < crossing < found["from_64"]["ci_high"]
+    on = wide["entropy_nats", "on"]
+    assert found["stable"]["value"] == pytest.approx(1 - on.min() / on.max(), abs=1e-15)
+    ratios = [wide[f"grad_{x}_rms", "off"] / wide[f"grad_{x}_rms", "on"] for x in "qkv"]
+    assert found["gradients_rms"]["value"] == pytest.approx(max(r[1024] for r in ratios), rel=1e-12)
+
+
+def test_a_crossing_is_between_the_points_that_enclose_it() -> None:
+    curve = {1: Estimate(0.9), 4: Estimate(0.6), 16: Estimate(0.4), 64: Estimate(0.1)}
+    found = claims.crossing(curve, 0.5)
+    assert found is not None
+    assert found.mean == pytest.approx(8)
+    assert math.isnan(found.low)
+    assert claims.crossing(curve, 0.95) is None
+
+
+def test_exact_values_are_shown_where_the_table_has_them() -> None:
+    frame = table(n_k=[16])
+    frame["exact"] = frame["mean"]
+    assert "exact" in judged(frame)["saturation"]["answer"]
+    assert "exact" not in judged(table(n_k=[16]))["saturation"]["answer"]
+
+
+def test_text_stays_short_for_hundreds_of_series() -> None:
+    row = judged(table(d_k=(1, 64, 1024), n_k=range(2, 202)))["saturation"]
+    assert len(row["numbers"]) < 1000
+    assert "196 more series" in row["numbers"]
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (Estimate(0.5843, 0.571, 0.598), "0.58 (0.57 to 0.60)"),
+        (Estimate(0.0066, 0.0051, 0.0081), "0.0066 (0.0051 to 0.0081)"),
+        (Estimate(6.2e-5, 7.3e-6, 1.2e-4), "6.2e-5 (7.3e-6 to 1.2e-4)"),
+        (Estimate(40.234, 40.1, 40.4), "40.2 (40.1 to 40.4)"),
+        (Estimate(12345.6, 12000.0, 12700.0), "12346 (12000 to 12700)"),
+        (Estimate(3.0, 2.0, math.inf), "3.0 (2.0 to unbounded)"),
+        (Estimate(0.125, 0.125, 0.125), "0.125"),
+        (Estimate(0.0, 0.0, 0.0), "0"),
+        (Estimate(0.0, -0.01, 0.01), "0.000 (-0.010 to 0.010)"),
+    ],
+)
+def test_an_estimate_has_the_digits_of_its_interval(value: Estimate, shown: str) -> None:
+    assert claims.estimate(value) == shown
+
+
+def test_every_claim_names_a_figure_of_its_experiment() -> None:
+    for claim in claims.CLAIMS:
+        assert claim.figure in [f"{claim.experiment}-{what}" for what in FIGURES[claim.experiment]]
+
+
+def test_a_run_without_the_experiment_measures_nothing() -> None:
+    rows = claims.ledger(config.Run("mine", 50, {}), {})
+    assert {row["verdict"] for row in rows} == {"not measured"}
+
+
+def test_the_command_writes_the_columns_of_the_schema(tmp_path: Path) -> None:
+    frame = table()
+    full = {"d_k": list(D_K), "n_k": list(N_K), "n_q": [8], "d_v": 8, "dtype": ["float64"]}
+    chosen = {
+        "scaling": {"off": RULES["off"], "on": RULES["on"]},
+        "inputs": {"gaussian": LAWS["gaussian"]},
+    }
+    whole = config.Run("mine", 50, {"scaling": full | chosen | {"seed": list(range(20))}})
+    (tmp_path / "config.yaml").write_text(whole.to_yaml(), encoding="utf-8")
+    path = tmp_path / "scaling" / "summary.csv"
+    rows = [{str(k): v for k, v in row.items()} for row in frame.to_dict("records")]
+    tables.write_atomically(path, tables.text(rows, summary.columns(scaling.COLUMNS)))
+    out = tmp_path / "claims.csv"
+    command = [sys.executable, "-m", "sqrtdk.claims", str(tmp_path / "config.yaml"), str(path)]
+    for _ in range(2):
+        subprocess.run([*command, str(out)], check=True)
+    with out.open(encoding="utf-8", newline="") as file:
+        found = list(csv.DictReader(file))
+    assert list(found[0]) == [column.name for column in claims.COLUMNS]
+    expected = judged(frame)
+    assert {row["claim"]: row["verdict"] for row in found} == {
+        name: row["verdict"] for name, row in expected.items()
+    }
