@@ -16,18 +16,20 @@ onstart:
 
 
 wildcard_constraints:
-    experiment="[a-z_]+",
+    experiment="|".join(flow.experiments),
     shard="[^/]+",
+    points="[^/]+",
 
 
 localrules:
     all,
-    scaling,
     configure,
     merge,
+    curve,
     summarize,
     exemplify,
-    draw,
+    spread,
+    cross,
     judge,
     trace,
     publish,
@@ -38,15 +40,7 @@ rule all:
     input:
         f"{flow.folder}/report.html",
         # A deleted shard is made again, also while the tables made from it look fresh.
-        [flow.shard_files(experiment) for experiment in flow.experiments],
-
-
-rule scaling:
-    "Tables and figures of the scaling experiment."
-    input:
-        f"{flow.folder}/scaling/summary.csv",
-        flow.figures("scaling"),
-        flow.shard_files("scaling"),
+        flow.shard_files(),
 
 
 rule configure:
@@ -64,7 +58,7 @@ rule configure:
 
 
 rule measure:
-    "Compute one shard: some seeds and scale rules of one slab of the grid."
+    "Measure one shard: some seeds and scale rules of one slab of the grid."
     input:
         lambda wildcards: code(f"sqrtdk.experiments.{wildcards.experiment}"),
     output:
@@ -81,11 +75,29 @@ rule measure:
         "python -m sqrtdk.experiments.{wildcards.experiment} {params.slab:q} {output:q} 2> {log:q}"
 
 
+rule expect:
+    "Compute the exact expectations at one n_k."
+    input:
+        code("sqrtdk.exact"),
+    output:
+        "results/shards/exact/{points}.csv",
+    log:
+        "results/shards/exact/{points}.log",
+    benchmark:
+        "results/shards/exact/{points}.tsv"
+    conda:
+        "environment.yml"
+    params:
+        points=flow.points,
+    shell:
+        "python -m sqrtdk.exact {params.points:q} {output:q} 2> {log:q}"
+
+
 rule merge:
     "Collect the rows of the run's grid from its shards."
     input:
         config=rules.configure.output,
-        shards=lambda wildcards: flow.shard_files(wildcards.experiment),
+        shards=lambda wildcards: flow.measured(wildcards.experiment),
         code=code("sqrtdk.runs"),
     output:
         f"{flow.folder}/{{experiment}}/runs.csv",
@@ -97,10 +109,28 @@ rule merge:
         "python -m sqrtdk.runs {input.config} {wildcards.experiment} {output} 2> {log}"
 
 
-rule summarize:
-    "Mean and interval over seeds for every metric."
+rule curve:
+    "Collect the exact curves of every metric that theory covers."
     input:
+        config=rules.configure.output,
+        shards=lambda wildcards: flow.expected(wildcards.experiment),
+        code=code("sqrtdk.curves"),
+    output:
+        f"{flow.folder}/{{experiment}}/exact.csv",
+    log:
+        f"{flow.folder}/logs/{{experiment}}-curve.log",
+    conda:
+        "environment.yml"
+    shell:
+        "python -m sqrtdk.curves {input.config} {wildcards.experiment} {output} 2> {log}"
+
+
+rule summarize:
+    "Mean and interval over seeds for every metric, beside the exact value."
+    input:
+        config=rules.configure.output,
         runs=rules.merge.output,
+        exact=rules.curve.output,
         code=code("sqrtdk.summary"),
     output:
         f"{flow.folder}/{{experiment}}/summary.csv",
@@ -109,7 +139,8 @@ rule summarize:
     conda:
         "environment.yml"
     shell:
-        "python -m sqrtdk.summary {wildcards.experiment} {input.runs} {output} 2> {log}"
+        "python -m sqrtdk.summary {input.config} {wildcards.experiment}"
+        " {input.runs} {input.exact} {output} 2> {log}"
 
 
 rule exemplify:
@@ -127,38 +158,87 @@ rule exemplify:
         "python -m sqrtdk.examples {input.config} {output} 2> {log}"
 
 
-rule draw:
-    "Every figure of the scaling experiment, as SVG and PNG."
+rule spread:
+    "How the gradient is spread over rows: the tail that a mean hides."
     input:
-        summary=f"{flow.folder}/scaling/summary.csv",
-        weights=rules.exemplify.output,
-        code=code("sqrtdk.figures.scaling"),
+        config=rules.configure.output,
+        code=code("sqrtdk.tails"),
     output:
-        [
-            report(
-                figure,
-                category="Scaling",
-                caption=f"src/sqrtdk/report/captions/{Path(figure).stem}.rst",
-                labels={"figure": Path(figure).stem},
-            )
-            for figure in flow.figures("scaling")
-        ],
-        [str(Path(figure).with_suffix(".png")) for figure in flow.figures("scaling")],
+        f"{flow.folder}/scaling/tails.csv",
     log:
-        f"{flow.folder}/logs/scaling-draw.log",
+        f"{flow.folder}/logs/scaling-spread.log",
     conda:
         "environment.yml"
-    params:
-        folder=subpath(output[0], parent=True),
     shell:
-        "python -m sqrtdk.figures.scaling {input.summary} {input.weights} {params.folder} 2> {log}"
+        "python -m sqrtdk.tails {input.config} {output} 2> {log}"
+
+
+rule cross:
+    "The d_k from which on the unscaled arm is below the scaled one."
+    input:
+        config=rules.configure.output,
+        summary=f"{flow.folder}/scaling/summary.csv",
+        code=code("sqrtdk.crossings"),
+    output:
+        f"{flow.folder}/scaling/crossings.csv",
+    log:
+        f"{flow.folder}/logs/scaling-cross.log",
+    conda:
+        "environment.yml"
+    shell:
+        "python -m sqrtdk.crossings {input.config} {input.summary} {output} 2> {log}"
+
+
+for experiment in flow.experiments:
+
+    rule:
+        name:
+            experiment
+        input:
+            flow.tables(experiment),
+            flow.figures(experiment),
+            flow.measured(experiment),
+            flow.expected(experiment),
+        localrule: True
+
+    rule:
+        name:
+            f"draw_{experiment}"
+        input:
+            tables=flow.tables(experiment),
+            code=code(f"sqrtdk.figures.{experiment}"),
+        output:
+            [
+                report(
+                    figure,
+                    category=experiment,
+                    caption=f"src/sqrtdk/report/captions/{Path(figure).stem}.rst",
+                    labels={"figure": Path(figure).stem},
+                )
+                for figure in flow.figures(experiment)
+            ],
+            [
+                str(Path(figure).with_suffix(".png"))
+                for figure in flow.figures(experiment)
+            ],
+        log:
+            f"{flow.folder}/logs/{experiment}-draw.log",
+        localrule: True
+        conda:
+            "environment.yml"
+        params:
+            module=f"sqrtdk.figures.{experiment}",
+            tables=subpath(input.tables[0], parent=True),
+            figures=subpath(output[0], parent=True),
+        shell:
+            "python -m {params.module} {params.tables} {params.figures} 2> {log}"
 
 
 rule judge:
     "The verdict on each sentence of the chapter."
     input:
         config=rules.configure.output,
-        summary=f"{flow.folder}/scaling/summary.csv",
+        tables=[f"{flow.folder}/{name}/summary.csv" for name in flow.experiments],
         code=code("sqrtdk.claims"),
     output:
         f"{flow.folder}/claims.csv",
@@ -166,18 +246,21 @@ rule judge:
         f"{flow.folder}/logs/judge.log",
     conda:
         "environment.yml"
+    params:
+        folder=subpath(output[0], parent=True),
     shell:
-        "python -m sqrtdk.claims {input.config} {input.summary} {output} 2> {log}"
+        "python -m sqrtdk.claims {params.folder} 2> {log}"
 
 
 rule trace:
     "Where the tables come from: code, versions, machine, command and digests."
     input:
         tables=[
-            f"{flow.folder}/scaling/runs.csv",
-            f"{flow.folder}/scaling/summary.csv",
-            f"{flow.folder}/claims.csv",
+            f"{flow.folder}/{name}/{table}.csv"
+            for name in flow.experiments
+            for table in ("runs", "summary")
         ],
+        claims=rules.judge.output,
         code=code("sqrtdk.provenance"),
     output:
         f"{flow.folder}/provenance.json",
@@ -186,17 +269,17 @@ rule trace:
     conda:
         "environment.yml"
     shell:
-        'python -m sqrtdk.provenance {output} "$SQRTDK_COMMAND" {input.tables} 2> {log}'
+        'python -m sqrtdk.provenance {output} "$SQRTDK_COMMAND" {input.tables} {input.claims}'
+        " 2> {log}"
 
 
 rule publish:
     "The report: one page that works offline."
     input:
-        config=rules.configure.output,
         claims=rules.judge.output,
         provenance=rules.trace.output,
-        summary=f"{flow.folder}/scaling/summary.csv",
-        figures=rules.draw.output,
+        tables=[flow.tables(name) for name in flow.experiments],
+        figures=[flow.figures(name) for name in flow.experiments],
         code=code("sqrtdk.report.__main__"),
         pages=pages(),
     output:

@@ -177,6 +177,19 @@ def test_stability_is_judged_for_related_inputs_where_there_are_some() -> None:
     assert row["condition"] == "not for n_k = 16, inputs = planted"
 
 
+def test_stability_looks_at_the_experiment_with_related_inputs_too() -> None:
+    def collapse(row: dict[str, Any]) -> float | None:
+        wrong = row["metric"] == "entropy_nats" and row["scaling"] == "on"
+        return 1 / row["d_k"] if wrong else None
+
+    frame, related = table(), table(n_k=[64], inputs=["planted"], alter=collapse)
+    both = {"scaling": run(frame).settings["scaling"], "related": run(related).settings["scaling"]}
+    rows = claims.ledger(config.Run("mine", 50, both), {"scaling": frame, "related": related})
+    row = next(row for row in rows if row["claim"] == "stable")
+    assert row["verdict"] == "true with a condition"
+    assert row["condition"] == "not for n_k = 64, inputs = planted"
+
+
 def test_claims_about_unrelated_vectors_leave_related_inputs_out() -> None:
     row = judged(table(n_k=[16], inputs=["planted"]))["scores_grow"]
     assert row["verdict"] == "not measured"

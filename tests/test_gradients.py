@@ -23,7 +23,7 @@ from oracles import (
     random_mask,
 )
 
-from sqrtdk.attention import attention, causal_mask, project, softmax
+from sqrtdk.attention import AttentionResult, attention, causal_mask, project, softmax
 from sqrtdk.gradients import gradients, projection_gradients, softmax_backward
 
 SCALE = 0.375  # Neither 1 nor 1/√11, so that a missing or doubled scale shows.
@@ -70,7 +70,7 @@ def test_each_gradient_agrees_with_finite_differences(wrt, make_mask, n_q, n_k):
         "v": lambda x: np.vdot(d_output, attention(q, k, x, scale=SCALE, mask=mask).output),
     }
     at = {"logits": forward.scores * SCALE, "scores": forward.scores, "q": q, "k": k, "v": v}
-    gradient = gradients(q, k, v, d_output, forward.weights, scale=SCALE)
+    gradient = gradients(q, k, v, d_output, forward, scale=SCALE)
     assert_is_gradient(getattr(gradient, wrt), losses[wrt], at[wrt])
 
 
@@ -96,7 +96,7 @@ def test_each_projection_gradient_agrees_with_finite_differences(wrt, make_mask)
         return np.vdot(d_output, forward(**{**values, wrt: x})[3].output)
 
     q, k, v, result = forward(**values)
-    d = gradients(q, k, v, d_output, result.weights, scale=SCALE)
+    d = gradients(q, k, v, d_output, result, scale=SCALE)
     from_q = projection_gradients(values["x_q"], values["w_q"], d.q)
     from_k = projection_gradients(values["x_kv"], values["w_k"], d.k)
     from_v = projection_gradients(values["x_kv"], values["w_v"], d.v)
@@ -123,8 +123,8 @@ def test_the_gradient_of_keys_and_values_that_heads_share_is_summed_over_them(wr
     def loss(x):
         return np.vdot(d_output, attention(**{**values, wrt: x}, scale=SCALE).output)
 
-    weights = attention(**values, scale=SCALE).weights
-    gradient = gradients(**values, d_output=d_output, weights=weights, scale=SCALE)
+    forward = attention(**values, scale=SCALE)
+    gradient = gradients(**values, d_output=d_output, forward=forward, scale=SCALE)
     assert_is_gradient(getattr(gradient, wrt), loss, values[wrt])
 
 
@@ -166,7 +166,7 @@ def test_output_and_gradients_agree_with_pytorch(make_mask, n_q, n_k):
     )
     output.backward(torch.tensor(d_output))
     result = attention(q, k, v, scale=SCALE, mask=mask)
-    computed = gradients(q, k, v, d_output, result.weights, scale=SCALE)
+    computed = gradients(q, k, v, d_output, result, scale=SCALE)
     # Sums of at most 13 terms below 10 in another order, through logits below 10.
     atol = 1000 * EPS[np.float64]
     assert_allclose(result.output, output.detach().numpy(), atol=atol)
@@ -177,8 +177,8 @@ def test_output_and_gradients_agree_with_pytorch(make_mask, n_q, n_k):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_gradients_keep_the_dtype_even_for_a_numpy_scale(dtype):
     q, k, v, d_output = draw(N_Q, N_K, dtype=dtype)
-    weights = attention(q, k, v, scale=SCALE).weights
-    computed = gradients(q, k, v, d_output, weights, scale=1 / np.sqrt(np.float64(D_K)))
+    forward = attention(q, k, v, scale=SCALE)
+    computed = gradients(q, k, v, d_output, forward, scale=1 / np.sqrt(np.float64(D_K)))
     assert {gradient.dtype for gradient in computed} == {np.dtype(dtype)}
     x, w = normal(BATCH, N_Q, D_MODEL, dtype=dtype), normal(D_MODEL, D_K, dtype=dtype)
     projected = projection_gradients(x, w, project(x, w))
@@ -187,19 +187,20 @@ def test_gradients_keep_the_dtype_even_for_a_numpy_scale(dtype):
 
 def test_a_batch_of_gradients_equals_the_loop_over_it_to_the_bit():
     q, k, v, d_output = draw(N_Q, N_K)
-    weights = attention(q, k, v, scale=SCALE).weights
-    batch = gradients(q, k, v, d_output, weights, scale=SCALE)
+    forward = attention(q, k, v, scale=SCALE)
+    batch = gradients(q, k, v, d_output, forward, scale=SCALE)
     for i in np.ndindex(BATCH, HEADS):
-        single = gradients(q[i], k[i], v[i], d_output[i], weights[i], scale=SCALE)
+        alone = AttentionResult(*(stage[i] for stage in forward))
+        single = gradients(q[i], k[i], v[i], d_output[i], alone, scale=SCALE)
         for gradient, expected in zip(batch, single, strict=True):
             assert_array_equal(gradient[i], expected)
 
 
 def test_scale_one_at_d_k_1_gives_the_unscaled_gradients_to_the_bit():
     q, k, v, d_output = normal(N_Q, 1), normal(N_K, 1), normal(N_K, D_V), normal(N_Q, D_V)
-    weights = attention(q, k, v, scale=1.0).weights
-    on = gradients(q, k, v, d_output, weights, scale=1 / np.sqrt(1))
-    off = gradients(q, k, v, d_output, weights, scale=1.0)
+    forward = attention(q, k, v, scale=1.0)
+    on = gradients(q, k, v, d_output, forward, scale=1 / np.sqrt(1))
+    off = gradients(q, k, v, d_output, forward, scale=1.0)
     for a, b in zip(on, off, strict=True):
         assert_array_equal(a, b)
     assert_array_equal(off.scores, off.logits)
@@ -210,8 +211,8 @@ def test_hidden_keys_and_blind_queries_have_gradient_exactly_zero(n_q, n_k):
     q, k, v, d_output = draw(n_q, n_k)
     mask = mask_with_a_blind_query(n_q, n_k)
     mask[:, 2] = False
-    weights = attention(q, k, v, scale=SCALE, mask=mask).weights
-    d = gradients(q, k, v, d_output, weights, scale=SCALE)
+    forward = attention(q, k, v, scale=SCALE, mask=mask)
+    d = gradients(q, k, v, d_output, forward, scale=SCALE)
     assert np.all(d.logits[..., ~mask] == 0)
     assert np.all(d.q[..., 1, :] == 0)
     assert np.all(d.k[..., 2, :] == 0)
@@ -246,6 +247,6 @@ def test_a_weights_gradient_of_another_shape_is_refused():
 @pytest.mark.parametrize("shape", [(N_Q, D_V), (BATCH, HEADS, N_Q, 1), (BATCH, 1, N_Q, D_V)])
 def test_an_output_gradient_that_would_broadcast_is_refused(shape):
     q, k, v, _ = draw(N_Q, N_K)
-    weights = attention(q, k, v, scale=SCALE).weights
+    forward = attention(q, k, v, scale=SCALE)
     with pytest.raises(ValueError, match=r"must have the output's shape \(2, 3, 5, 13\)"):
-        gradients(q, k, v, normal(*shape), weights, scale=SCALE)
+        gradients(q, k, v, normal(*shape), forward, scale=SCALE)

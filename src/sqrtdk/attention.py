@@ -5,7 +5,8 @@ batch or head dimensions and keeps the dtype of its input; axes are named as in 
 queries, n_k keys, dimensions d_k and d_v). Gradients are in `gradients`, statistics in `metrics`.
 """
 
-from typing import NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,6 +92,67 @@ def softmax(logits: Floats, mask: Mask | None = None) -> Floats:
     return e / total
 
 
+class ScaleGradients(NamedTuple):
+    """What a scale rule passes on of the gradient with respect to the logits.
+
+    `scores` [..., n_q, n_k] is with the norms of q and k held fixed. `q` [..., n_q, d_k] and `k`
+    [..., n_k, d_k] come on top of what reaches q and k through the scores: the path through their
+    norms, None where the rule has no such path.
+    """
+
+    scores: Floats
+    q: Floats | None = None
+    k: Floats | None = None
+
+
+@runtime_checkable
+class ScaleRule(Protocol):
+    """What turns scores [..., n_q, n_k] of q [..., n_q, d_k] and k [..., n_k, d_k] into logits.
+
+    Made from sizes and parameters alone, so one rule serves every draw of a cell, and several
+    rules can share the scores. The mask is for rules to which the hidden keys matter; hiding them
+    is left to the caller. Rules beside `Factor` are in `scales`.
+    """
+
+    def logits(self, scores: Floats, q: Floats, k: Floats, mask: Mask | None = None) -> Floats:
+        """The logits before the mask, in the shape and dtype of the scores."""
+
+    def backward(
+        self, d_logits: Floats, scores: Floats, q: Floats, k: Floats, mask: Mask | None = None
+    ) -> ScaleGradients:
+        """The gradient with respect to the logits (0 for hidden keys) pulled back."""
+
+    def mean_factor(self, q: Floats, k: Floats, mask: Mask | None = None) -> float:
+        """What the scores are multiplied by before a cap: the mean over visible pairs."""
+
+
+@dataclass(frozen=True)
+class Factor:
+    """The rule that multiplies every score by the same number."""
+
+    value: float
+
+    def logits(self, scores: Floats, q: Floats, k: Floats, mask: Mask | None = None) -> Floats:
+        """Scores times the factor."""
+        return scores * self.value
+
+    def backward(
+        self, d_logits: Floats, scores: Floats, q: Floats, k: Floats, mask: Mask | None = None
+    ) -> ScaleGradients:
+        """The transpose of multiplying by a number is multiplying by it."""
+        return ScaleGradients(d_logits * self.value)
+
+    def mean_factor(self, q: Floats, k: Floats, mask: Mask | None = None) -> float:
+        """The factor itself."""
+        return self.value
+
+
+def as_rule(scale: float | ScaleRule) -> ScaleRule:
+    """A scale rule as it is, and a number as the rule that multiplies by it."""
+    # float(): a NumPy scalar, such as 1 / np.sqrt(64), would turn float32 into float64 (NEP 50).
+    return scale if isinstance(scale, ScaleRule) else Factor(float(scale))
+
+
 class AttentionResult(NamedTuple):
     """Every stage of attention, in the order of computation."""
 
@@ -101,13 +163,13 @@ class AttentionResult(NamedTuple):
 
 
 def attention(
-    q: Floats, k: Floats, v: Floats, *, scale: float, mask: Mask | None = None
+    q: Floats, k: Floats, v: Floats, *, scale: float | ScaleRule, mask: Mask | None = None
 ) -> AttentionResult:
     """Softmax(scale q kᵀ) v of q [..., n_q, d_k], k [..., n_k, d_k], v [..., n_k, d_v].
 
-    Vaswani et al. 2017, equation 1, is scale = 1/√d_k. The mask is applied after scaling: hidden
-    keys have logit -inf in the result, so `weights` is softmax(logits). Raises what `mask_logits`
-    raises.
+    Vaswani et al. 2017, equation 1, is scale = 1/√d_k; a `ScaleRule` may do more than multiply.
+    The mask is applied after scaling: hidden keys have logit -inf in the result, so `weights` is
+    softmax(logits). Raises what `mask_logits` raises.
 
     >>> unit_vectors = np.eye(2)
     >>> query = np.array([[0.0, 2.0**0.5]])
@@ -115,7 +177,6 @@ def attention(
     array([[0.2689, 0.7311]])
     """
     qk = scores(q, k)
-    # float(): a NumPy scalar, such as 1 / np.sqrt(64), would turn float32 into float64 (NEP 50).
-    logits = mask_logits(qk * float(scale), mask)
+    logits = mask_logits(as_rule(scale).logits(qk, q, k, mask), mask)
     weights = softmax(logits)
     return AttentionResult(qk, logits, weights, weights @ v)

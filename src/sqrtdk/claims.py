@@ -55,7 +55,11 @@ COLUMNS = (
     ),
     Column("value", "The number that decides.", optional=True),
     Column("ci_low", "Lower end of its interval. Empty where there is none.", optional=True),
-    Column("ci_high", "Upper end of its interval. Empty where there is none.", optional=True),
+    Column(
+        "ci_high",
+        "Upper end of its interval. Empty where there is none or no bound.",
+        optional=True,
+    ),
     Column("numbers", "The measured numbers of each series, with intervals.", read=str),
     Column("rule", "How the verdict follows from the table.", read=str),
     Column("figure", "Figure that shows it: a file of figures/, without its ending.", read=str),
@@ -67,7 +71,7 @@ HEAD = 64
 LARGE = 1024
 """A d_k at which an effect of large d_k has to show; a grid that ends below cannot deny it."""
 
-UNRELATED = ("gaussian",)
+UNRELATED = ("gaussian", "rademacher", "uniform", "student_t", "sphere")
 """The input laws that draw q and k independently of each other: the chapter's unrelated vectors."""
 
 SHOWN = 4
@@ -163,6 +167,7 @@ class Reading(NamedTuple):
 class Claim:
     """A sentence and how it is judged.
 
+    `also` names experiments of the same shape whose series count too, where a run has them.
     `caveat` is what a run has to say that has no related inputs, and so cannot see the claim fail.
     """
 
@@ -174,6 +179,7 @@ class Claim:
     unrelated_only: bool = False
     caveat: str = ""
     experiment: str = "scaling"
+    also: tuple[str, ...] = ()
 
 
 # Numbers in words
@@ -247,7 +253,7 @@ def percent(value: Estimate) -> str:
 
 
 def _over(numerator: float, denominator: float) -> float:
-    return numerator / denominator if denominator > 0 else math.inf
+    return math.inf if denominator <= 0 else numerator / denominator
 
 
 def past(value: Estimate, level: float, *, above: bool) -> bool | None:
@@ -568,6 +574,7 @@ CLAIMS = (
         "scaling-entropy",
         stable,
         caveat="for unrelated vectors; this run has no related ones",
+        also=("related",),
     ),
     Claim(
         "gradients_typical",
@@ -616,8 +623,10 @@ def series_of(settings: Mapping[str, Any], table: pd.DataFrame) -> list[Series]:
             curve = curves.setdefault((row["scaling"], row["metric"]), {})
             curve[row["d_k"]] = Estimate(*(row[x] for x in ("mean", "ci_low", "ci_high", "exact")))
         law = settings["inputs"].get(at["inputs"], {}).get("law")
-        label = ", ".join(f"{axis} = {at[axis]}" for axis in varying)
-        result.append(Series(label, int(at["n_k"]), law in UNRELATED, arms, curves))
+        unrelated = law in UNRELATED
+        named = [axis for axis in axes if axis in varying or (axis == "inputs" and not unrelated)]
+        label = ", ".join(f"{axis} = {at[axis]}" for axis in named)
+        result.append(Series(label, int(at["n_k"]), unrelated, arms, curves))
     return result
 
 
@@ -670,6 +679,8 @@ def judge(claim: Claim, series: Sequence[Series]) -> tables.Row:
         return base | empty | {"answer": f"Not measured: {condition}."}
     wanted = verdict != FALSE
     agreeing = [pair for pair in readings if pair[1].holds is wanted]
+    # Unrelated inputs first: they are the chapter's, and make the answers comparable.
+    agreeing = [pair for pair in agreeing if pair[0].unrelated] or agreeing
     shown_series, shown = agreeing[len(agreeing) // 2]
     closest_series, closest = min(readings, key=lambda pair: pair[1].distance)
     return base | {
@@ -678,7 +689,7 @@ def judge(claim: Claim, series: Sequence[Series]) -> tables.Row:
         "quantity": f"{closest.quantity} ({closest_series.label})",
         "value": closest.value.mean,
         "ci_low": closest.value.low,
-        "ci_high": closest.value.high,
+        "ci_high": closest.value.high if math.isfinite(closest.value.high) else math.nan,
     }
 
 
@@ -723,9 +734,14 @@ def ledger(run: config.Run, summaries: Mapping[str, pd.DataFrame]) -> list[table
     found = {
         experiment: series_of(run.settings[experiment], table)
         for experiment, table in summaries.items()
-        if any(claim.experiment == experiment for claim in CLAIMS)
+        if any(experiment in (claim.experiment, *claim.also) for claim in CLAIMS)
     }
-    return [judge(claim, found.get(claim.experiment, [])) for claim in CLAIMS]
+    return [
+        judge(
+            claim, [one for name in (claim.experiment, *claim.also) for one in found.get(name, [])]
+        )
+        for claim in CLAIMS
+    ]
 
 
 def main() -> None:

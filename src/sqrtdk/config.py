@@ -9,11 +9,13 @@ import difflib
 import inspect
 import math
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, get_args
 
 import psutil
 import yaml
@@ -281,7 +283,10 @@ def _chosen(composed: Mapping[str, Any]) -> list[str]:
 
 
 def _entries(mapping: str, value: object) -> dict[str, dict[str, Any]]:
-    """The named entries of `scale_rules` or `input_laws`, checked."""
+    """The named entries of `scale_rules` or `input_laws`, checked, defaults filled in.
+
+    A formula's parameters are its keyword-only ones; their annotations say what is allowed.
+    """
     word, formulas = FORMULAS[mapping]
     if not isinstance(value, Mapping):
         raise refuse(mapping, value, "a mapping from name to entry")
@@ -296,21 +301,46 @@ def _entries(mapping: str, value: object) -> dict[str, dict[str, Any]]:
         formula = str(entry.get(word))
         if formula not in formulas:
             raise refuse(f"{where}.{word}", formula, " or ".join(formulas), formulas)
-        has = [
-            p.name
+        has = {
+            p.name: p
             for p in inspect.signature(formulas[formula]).parameters.values()
             if p.kind is p.KEYWORD_ONLY and p.name not in ("d_k", "n_k", "n_q")
-        ]
-        for parameter, number in entry.items():
-            if parameter != word and parameter not in has:
+        }
+        for parameter, item in entry.items():
+            if parameter == word:
+                continue
+            if parameter not in has:
                 raise unknown(parameter, [word, *has], f" in {where}")
-            if parameter != word and not _is_number(number):
-                raise refuse(f"{where}.{parameter}", number, "finite numbers")
-        for parameter in has:
+            _check_parameter(f"{where}.{parameter}", item, has[parameter].annotation)
+        # Defaults are written out, because the address of a shard has to say all that its
+        # numbers depend on.
+        filled = dict(entry)
+        for parameter, known in has.items():
             if parameter not in entry:
-                raise ConfigError(f"{where}: {formula} needs {parameter}")
-        result[name] = dict(entry)
+                if known.default is known.empty:
+                    raise ConfigError(f"{where}: {formula} needs {parameter}")
+                filled[parameter] = known.default
+        result[name] = filled
     return result
+
+
+def _check_parameter(where: str, value: object, annotation: Any) -> None:
+    """Refuse a value that a formula's annotation (float, Literal of words, or None) excludes."""
+    allowed, fits = [], False
+    for kind in get_args(annotation) if isinstance(annotation, UnionType) else (annotation,):
+        if kind is type(None):
+            allowed.append("null")
+            fits |= value is None
+        elif kind is float:
+            allowed.append("finite numbers")
+            # Not math.isfinite, which raises for a whole number that no float holds.
+            number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            fits |= number and abs(value) <= sys.float_info.max  # type: ignore[arg-type]
+        else:
+            allowed += get_args(kind)
+            fits |= isinstance(value, str) and value in get_args(kind)
+    if not fits:
+        raise refuse(where, value, " or ".join(allowed))
 
 
 def _is_number(value: object) -> bool:
@@ -409,16 +439,16 @@ def _check_formulas(run: Run) -> None:
             for n_k in settings.get("n_k", ()):
                 for name, entry in settings.get("scaling", {}).items():
                     try:
-                        factor = scales.scale(entry, d_k=d_k, n_k=n_k)
+                        factor = scales.factor(entry, d_k=d_k, n_k=n_k)
                     except (ValueError, ArithmeticError) as error:
                         raise ConfigError(f"scale_rules.{name}: {error}") from None
-                    if not (math.isfinite(factor) and factor > 0):
+                    if factor is not None and not (math.isfinite(factor) and factor > 0):
                         at = f"at d_k={d_k}, n_k={n_k}"
                         raise ConfigError(f"scale_rules.{name}: the factor {at} is {factor}")
         for name, entry in settings.get("inputs", {}).items():
             try:
                 inputs.draw(entry, d_k=1, n_k=2, n_q=1, d_v=1, seed=0, dtype="float64")
-            except ValueError as error:
+            except (ValueError, ArithmeticError) as error:
                 raise ConfigError(f"input_laws.{name}: {error}") from None
 
 

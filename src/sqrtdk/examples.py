@@ -59,8 +59,8 @@ def weights(settings: Mapping[str, Any]) -> Iterator[tables.Row]:
         sizes = {"d_k": d_k, "n_k": n_k, "n_q": n_q}
         arrays = draw(law, **sizes, d_v=settings["d_v"], seed=seed, dtype=dtype)
         for scaling, rule in sorted(settings["scaling"].items()):
-            factor = scales.scale(rule, d_k=d_k, n_k=n_k)
-            shown = attention(arrays.q, arrays.k, arrays.v, scale=factor).weights[:SHOWN, :SHOWN]
+            scale = scales.rule(rule, d_k=d_k, n_k=n_k)
+            shown = attention(arrays.q, arrays.k, arrays.v, scale=scale).weights[:SHOWN, :SHOWN]
             axes = sizes | {"inputs": inputs, "dtype": dtype, "scaling": scaling, "seed": seed}
             for (query, key), weight in np.ndenumerate(shown):
                 yield axes | {"query": query, "key": key, "weight": float(weight)}

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sqrtdk.attention import Floats
+from sqrtdk.attention import AttentionResult, Floats, ScaleRule, as_rule
 
 
 def softmax_backward(weights: Floats, d_weights: Floats) -> Floats:
@@ -31,7 +31,10 @@ def softmax_backward(weights: Floats, d_weights: Floats) -> Floats:
 
 
 class Gradients(NamedTuple):
-    """Gradients of L with respect to each stage: logits after scaling, scores before it."""
+    """Gradients of L with respect to each stage: logits after scaling, scores before it.
+
+    That of the scores is with the norms of q and k held fixed, which some scale rules look at.
+    """
 
     logits: Floats
     scores: Floats
@@ -41,26 +44,36 @@ class Gradients(NamedTuple):
 
 
 def gradients(
-    q: Floats, k: Floats, v: Floats, d_output: Floats, weights: Floats, *, scale: float
+    q: Floats,
+    k: Floats,
+    v: Floats,
+    d_output: Floats,
+    forward: AttentionResult,
+    *,
+    scale: float | ScaleRule,
 ) -> Gradients:
     """Gradients of L for q [..., n_q, d_k], k [..., n_k, d_k], v [..., n_k, d_v].
 
-    `weights` [..., n_q, n_k] are those of the forward pass with the same scale; a mask is already
-    in them. Where q, k or v was broadcast over leading dimensions (keys shared by heads), its
-    gradient is summed over them. Raises ValueError unless d_output has the shape of the output.
+    `forward` is what `attention` made of q, k, v with the same scale; a mask is already in it.
+    Where q, k or v was broadcast over leading dimensions (keys shared by heads), its gradient is
+    summed over them. Raises ValueError unless d_output has the shape of the output.
     """
-    batch = np.broadcast_shapes(weights.shape[:-2], v.shape[:-2])
-    output_shape = (*batch, weights.shape[-2], v.shape[-1])
-    if d_output.shape != output_shape:
-        raise ValueError(f"d_output {d_output.shape} must have the output's shape {output_shape}")
+    weights = forward.weights
+    if d_output.shape != forward.output.shape:
+        raise ValueError(
+            f"d_output {d_output.shape} must have the output's shape {forward.output.shape}"
+        )
     d_weights = _sum_to_shape(d_output @ np.swapaxes(v, -1, -2), weights.shape)
     d_logits = softmax_backward(weights, d_weights)
-    d_scores = d_logits * float(scale)
+    visible = forward.logits != -np.inf
+    d_scores, norm_q, norm_k = as_rule(scale).backward(d_logits, forward.scores, q, k, visible)
+    d_q = d_scores @ k
+    d_k = np.swapaxes(d_scores, -1, -2) @ q
     return Gradients(
         logits=d_logits,
         scores=d_scores,
-        q=_sum_to_shape(d_scores @ k, q.shape),
-        k=_sum_to_shape(np.swapaxes(d_scores, -1, -2) @ q, k.shape),
+        q=_sum_to_shape(d_q if norm_q is None else d_q + norm_q, q.shape),
+        k=_sum_to_shape(d_k if norm_k is None else d_k + norm_k, k.shape),
         v=_sum_to_shape(np.swapaxes(weights, -1, -2) @ d_output, v.shape),
     )
 

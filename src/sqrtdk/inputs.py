@@ -5,8 +5,9 @@ So every arm of scaling sees the same arrays, a cell can be computed alone, and 
 not depend on how a grid is cut into shards.
 """
 
+import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,9 +43,129 @@ def gaussian(
     return q_stream.standard_normal((n_q, d_k)), k_stream.standard_normal((n_k, d_k))
 
 
-LAWS: dict[str, Callable[..., tuple[Array, Array]]] = {"gaussian": gaussian}
+def rademacher(
+    q_stream: np.random.Generator, k_stream: np.random.Generator, *, d_k: int, n_k: int, n_q: int
+) -> tuple[Array, Array]:
+    """Independent entries +1 or -1, so that |q|² = |k|² = d_k."""
+    q, k = q_stream.integers(0, 2, (n_q, d_k)), k_stream.integers(0, 2, (n_k, d_k))
+    return 2.0 * q - 1.0, 2.0 * k - 1.0
+
+
+def uniform(
+    q_stream: np.random.Generator, k_stream: np.random.Generator, *, d_k: int, n_k: int, n_q: int
+) -> tuple[Array, Array]:
+    """Independent entries, uniform on ±√3: mean 0 and variance 1."""
+    end = math.sqrt(3.0)
+    return q_stream.uniform(-end, end, (n_q, d_k)), k_stream.uniform(-end, end, (n_k, d_k))
+
+
+def student_t(
+    q_stream: np.random.Generator,
+    k_stream: np.random.Generator,
+    *,
+    d_k: int,
+    n_k: int,
+    n_q: int,
+    df: float,
+) -> tuple[Array, Array]:
+    """Independent heavy-tailed entries: Student's t with `df` degrees of freedom, of variance 1.
+
+    Raises ValueError unless df > 2, where the variance is finite.
+    """
+    if not 2 < df < math.inf:
+        raise ValueError(f"df is {df}; allowed: finite numbers above 2")
+    unit = math.sqrt((df - 2.0) / df)
+    q, k = q_stream.standard_t(df, (n_q, d_k)), k_stream.standard_t(df, (n_k, d_k))
+    return unit * q, unit * k
+
+
+def non_centred(
+    q_stream: np.random.Generator,
+    k_stream: np.random.Generator,
+    *,
+    d_k: int,
+    n_k: int,
+    n_q: int,
+    q_mean: float,
+    k_mean: float,
+) -> tuple[Array, Array]:
+    """The gaussian law plus a mean on every entry of q and of k.
+
+    The logits of a query get the common shift scale * q_mean * k_mean * d_k, which softmax does
+    not see, and for q_mean another variance across keys: scale² d_k (1 + q_mean²).
+    Raises ValueError for a mean beyond ±1e6, where rounding hides the gaussian part of the scores.
+    """
+    for name, mean in (("q_mean", q_mean), ("k_mean", k_mean)):
+        if not abs(mean) <= 1e6:
+            raise ValueError(f"{name} is {mean}; allowed: numbers from -1e6 to 1e6")
+    q, k = gaussian(q_stream, k_stream, d_k=d_k, n_k=n_k, n_q=n_q)
+    return q + q_mean, k + k_mean
+
+
+def sphere(
+    q_stream: np.random.Generator,
+    k_stream: np.random.Generator,
+    *,
+    d_k: int,
+    n_k: int,
+    n_q: int,
+    arrays: Literal["q", "k", "both"] = "both",
+) -> tuple[Array, Array]:
+    """Uniform on the sphere of radius √d_k, so that |q|² = d_k: the gaussian law's directions.
+
+    `arrays` says what lies on the sphere; the other one stays gaussian. With q alone there, the
+    logits of every query are exactly normal with standard deviation scale * √d_k.
+    """
+    q, k = gaussian(q_stream, k_stream, d_k=d_k, n_k=n_k, n_q=n_q)
+    return (
+        _onto_sphere(q) if arrays in ("q", "both") else q,
+        _onto_sphere(k) if arrays in ("k", "both") else k,
+    )
+
+
+def _onto_sphere(x: Array) -> Array:
+    # The direction first: at d_k = 1 it is ±1 to the bit.
+    direction: Array = x / np.linalg.norm(x, axis=-1, keepdims=True)
+    return direction * math.sqrt(x.shape[-1])
+
+
+def planted(
+    q_stream: np.random.Generator,
+    k_stream: np.random.Generator,
+    *,
+    d_k: int,
+    n_k: int,
+    n_q: int,
+    cosine: float,
+) -> tuple[Array, Array]:
+    """Each query has a match: q_i = cosine * k_j + √(1 - cosine²) * gaussian, j = i mod n_k.
+
+    q and k are each as in the gaussian law (which cosine = 0 is), but the entries of q_i and its
+    match have correlation `cosine`, so the score of the match has mean cosine * d_k, where the
+    others have standard deviation √d_k. The cosine of one pair scatters about it by
+    (1 - cosine²)/√d_k. Raises ValueError for a cosine outside [-1, 1].
+    """
+    if not -1 <= cosine <= 1:
+        raise ValueError(f"cosine is {cosine}; allowed: numbers from -1 to 1")
+    fresh, k = gaussian(q_stream, k_stream, d_k=d_k, n_k=n_k, n_q=n_q)
+    # (1 - c)(1 + c), because c² rounds to 1 before c does.
+    rest = math.sqrt((1.0 - cosine) * (1.0 + cosine))
+    return cosine * k[np.arange(n_q) % n_k] + rest * fresh, k
+
+
+LAWS: dict[str, Callable[..., tuple[Array, Array]]] = {
+    "gaussian": gaussian,
+    "rademacher": rademacher,
+    "uniform": uniform,
+    "student_t": student_t,
+    "non_centred": non_centred,
+    "sphere": sphere,
+    "planted": planted,
+}
 """The formulas that an entry of `input_laws` can name. Each takes the streams of q and k, the
-sizes, and the entry's parameters by keyword; it raises ValueError for a parameter out of range."""
+sizes, and the entry's parameters by keyword; it raises ValueError for a parameter out of range.
+All but `non_centred` have mean 0 and variance 1 in every entry of q and k. They share the streams:
+laws built on the gaussian one see its numbers."""
 
 
 def draw(

@@ -35,7 +35,9 @@ def without_folders(command: str) -> str:
     >>> without_folders("snakemake --configfile /home/ada/grid.yaml --config d_k='[1,2]'")
     "snakemake --configfile grid.yaml --config d_k='[1,2]'"
     """
-    return _FOLDER.sub("", command)
+    home = f"{Path.home()}/"
+    # First as it is, because a home may have a space, where the pattern would stop.
+    return _FOLDER.sub("", command.replace(home, "/") if len(home) > 2 else command)
 
 
 def revision(folder: Path) -> dict[str, Any]:

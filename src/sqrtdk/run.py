@@ -32,7 +32,7 @@ def measure(run: config.Run) -> tuple[list[Row], tuple[Column, ...]]:
     ((experiment, settings),) = run.settings.items()
     module = EXPERIMENTS[experiment]
     found: list[Row] = []
-    for slab in shards.slabs(settings):
+    for slab in shards.slabs(settings, module.WITHIN):
         for start, stop in shards.blocks(settings["seed"], len(settings["seed"])):
             found += cells.rows(module.cells(slab | {"seeds": [start, stop]}), module.COLUMNS)
     return sorted(found, key=tables.axes_of(module.COLUMNS)), module.COLUMNS

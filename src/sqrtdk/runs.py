@@ -43,9 +43,12 @@ def wanted(settings: Mapping[str, Any], columns: Sequence[Column]) -> Any:
 def main() -> None:
     """Merge the shards of the experiment named second, in the run of the config named first."""
     run, experiment, path = config.load(Path(sys.argv[1])), sys.argv[2], Path(sys.argv[3])
-    settings, columns = run.settings[experiment], EXPERIMENTS[experiment].COLUMNS
+    settings, module = run.settings[experiment], EXPERIMENTS[experiment]
+    columns = module.COLUMNS
     folder = path.parents[2] / "shards" / experiment
-    plan = shards.plan(folder, settings, columns, shard_seeds=run.shard_seeds)
+    plan = shards.plan(
+        folder, settings, columns, shard_seeds=run.shard_seeds, within=module.WITHIN
+    )
     if plan.missing:
         raise tables.TableError(f"{len(plan.missing)} shards are missing: {min(plan.missing)}")
     keep = wanted(settings, columns)

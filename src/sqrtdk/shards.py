@@ -6,7 +6,6 @@ that its numbers depend on, so every run that needs the same cells shares it, an
 computes only the cells that no shard holds yet.
 """
 
-import hashlib
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,13 +29,18 @@ class Plan:
     missing: frozenset[Path]
 
 
-def slabs(settings: Mapping[str, Any]) -> Iterator[Slab]:
-    """Every slab of an experiment's settings, with all of its scale rules and no seeds."""
+def slabs(settings: Mapping[str, Any], within: Sequence[str] = ()) -> Iterator[Slab]:
+    """Every slab of an experiment's settings, with all of its scale rules and no seeds.
+
+    A slab has all values of the axes named in `within`, and one of every other.
+    """
     names = [name for name in settings if name not in ("seed", "scaling")]
     choices = []
     for name in names:
         value = settings[name]
-        if isinstance(value, Mapping):
+        if name in within:
+            choices.append([value])
+        elif isinstance(value, Mapping):
             choices.append([{entry: value[entry]} for entry in value])
         else:
             choices.append(value if isinstance(value, list) else [value])
@@ -45,7 +49,12 @@ def slabs(settings: Mapping[str, Any]) -> Iterator[Slab]:
 
 
 def plan(
-    folder: Path, settings: Mapping[str, Any], columns: Sequence[Column], *, shard_seeds: int
+    folder: Path,
+    settings: Mapping[str, Any],
+    columns: Sequence[Column],
+    *,
+    shard_seeds: int,
+    within: Sequence[str] = (),
 ) -> Plan:
     """Choose the shards on disk that serve a grid, and cut what they lack into new ones."""
     on_disk: dict[str, list[tuple[Path, Slab]]] = {}
@@ -55,7 +64,7 @@ def plan(
             on_disk.setdefault(_identity(slab), []).append((path, slab))
     chosen: dict[Path, Slab] = {}
     missing = []
-    for slab in slabs(settings):
+    for slab in slabs(settings, within):
         rules, seeds = slab["scaling"], settings["seed"]
         needed = {name: set(seeds) for name in rules}
         for path, there in on_disk.get(_identity(slab), ()):
@@ -74,9 +83,7 @@ def file_name(slab: Slab, columns: Sequence[Column]) -> str:
     axes = [
         f"{name.replace('_', '')}{value}" for name, value in slab.items() if isinstance(value, int)
     ]
-    content = json.dumps([slab, [column.name for column in columns]], sort_keys=True)
-    digest = hashlib.sha256(content.encode()).hexdigest()[:12]
-    return "-".join([*axes, f"s{start:04d}", f"{stop:04d}", digest]) + ".csv"
+    return "-".join([*axes, f"s{start:04d}", f"{stop:04d}", tables.address(slab, columns)]) + ".csv"
 
 
 def _is_shard(path: Path, slab: Slab, columns: Sequence[Column]) -> bool:
@@ -85,11 +92,6 @@ def _is_shard(path: Path, slab: Slab, columns: Sequence[Column]) -> bool:
         return path.name == file_name(slab, columns)
     except (KeyError, TypeError, ValueError, AttributeError):
         return False
-
-
-def to_json(slab: Slab) -> str:
-    """A slab as the argument of its job."""
-    return json.dumps(slab)
 
 
 def _identity(slab: Slab) -> str:

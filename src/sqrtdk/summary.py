@@ -4,15 +4,18 @@ The seed is the statistical unit: queries of one cell share their keys, so they 
 independent, and a cell counts once whatever its number of queries.
 """
 
+import itertools
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
-from sqrtdk import tables
+from sqrtdk import config, curves, tables
+from sqrtdk.exact import is_covered
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.keys import Column
 
@@ -48,33 +51,41 @@ def interval(values: np.ndarray, *, confidence: float = 0.95) -> tuple[float, fl
     return mean - half, mean + half
 
 
-def statistics(values: np.ndarray, *, pool: str = "mean") -> dict[str, float]:
+def statistics(
+    values: np.ndarray, *, pool: str = "mean", exact: float = np.nan
+) -> dict[str, float]:
     """The statistics of one metric over seeds.
 
     With `pool="rms"` the mean square is what has an expectation: mean and interval are those of
-    the squares, brought back by the square root (an end below 0 becomes 0).
+    the squares, brought back by the square root (an end below 0 becomes 0), and z compares
+    squares.
     """
-    pooled = values**2 if pool == "rms" else values
-    low, high = interval(pooled)
-    mean = float(np.mean(pooled))
-    if pool == "rms":
-        mean, low, high = (float(np.sqrt(max(x, 0.0))) for x in (mean, low, high))
+    power = 2 if pool == "rms" else 1
+    pooled = values**power
+    count, mean = len(values), float(np.mean(pooled))
+    error = float(np.std(pooled, ddof=1)) / count**0.5 if count > 1 else np.nan
+    ends = (max(x, 0.0) if pool == "rms" else x for x in interval(pooled))
+    low, high = (float(x ** (1 / power)) for x in ends)
     return {
-        "n_seeds": len(values),
-        "mean": mean,
-        "sd": float(np.std(values, ddof=1)) if len(values) > 1 else np.nan,
+        "n_seeds": count,
+        "mean": mean ** (1 / power),
+        "sd": float(np.std(values, ddof=1)) if count > 1 else np.nan,
         "median": float(np.median(values)),
         "ci_low": low,
         "ci_high": high,
-        "exact": np.nan,
-        "z": np.nan,
+        "exact": exact,
+        # Where nothing varies over seeds there is no standard error to measure in.
+        "z": (mean - exact**power) / error if error > 0 else np.nan,
     }
 
 
-def summarize(runs: pd.DataFrame, schema: Sequence[Column]) -> list[tables.Row]:
+def summarize(
+    runs: pd.DataFrame, schema: Sequence[Column], exact: Mapping[tuple[Any, ...], float]
+) -> list[tables.Row]:
     """One row per (axes, metric), in the order of the axes and of the schema's metrics.
 
-    A metric that is undefined in a group (all its seeds are empty) has no row there.
+    A metric that is undefined in a group (all its seeds are empty) has no row there. `exact` maps
+    (axes..., metric) to the exact value.
     """
     axes = [c.name for c in schema if c.axis and c.name != "seed"]
     result = []
@@ -82,9 +93,48 @@ def summarize(runs: pd.DataFrame, schema: Sequence[Column]) -> list[tables.Row]:
         for metric in (c for c in schema if not c.axis):
             values = frame[metric.name].dropna().to_numpy(dtype=float)
             if len(values):
-                found = statistics(values, pool=metric.pool)
-                result.append(dict(zip(axes, group, strict=True)) | {"metric": metric.name} | found)
+                target = exact.get((*group, metric.name), np.nan)
+                found = statistics(values, pool=metric.pool, exact=target)
+                result.append(
+                    dict(zip(axes, group, strict=True)) | {"metric": metric.name} | found
+                )
     return result
+
+
+class Gate(NamedTuple):
+    """How far measured means are from exact ones, in standard errors, over a whole table."""
+
+    points: int
+    rms_z: float
+    max_abs_z: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether the measurement agrees with theory, as independent standard normal z would."""
+        return RMS_Z[0] <= self.rms_z <= RMS_Z[1] and self.max_abs_z < MAX_ABS_Z
+
+
+RMS_Z, MAX_ABS_Z = (0.8, 1.2), 4.5
+"""Bounds of the gate: of 1000 standard normal z, 1 in 150 tables has one beyond 4.5."""
+
+GATED_SEEDS = 20
+"""Seeds from which on a mean over seeds is near enough to normal for the gate."""
+
+REDUNDANT = ("entropy_normalized", "max_weight_gap")
+"""Metrics whose z is that of another metric, so that the gate would count it twice."""
+
+
+def gate(table: pd.DataFrame) -> Gate | None:
+    """The gate over a summary table; None where no point has theory and enough seeds.
+
+    float32 rows are left out: in saturated rows they differ from theory by more than sampling.
+    """
+    enough = (table["n_seeds"] >= GATED_SEEDS) & table["z"].notna()
+    kept = table[enough & ~table["metric"].isin(REDUNDANT) & (table["dtype"] == "float64")]
+    if kept.empty:
+        return None
+    z = kept["z"].to_numpy(dtype=float)
+    return Gate(len(z), float(np.sqrt(np.mean(z**2))), float(np.max(np.abs(z))))
 
 
 def read(path: Path, schema: Sequence[Column]) -> pd.DataFrame:
@@ -102,11 +152,24 @@ def read(path: Path, schema: Sequence[Column]) -> pd.DataFrame:
     return frame
 
 
+def exact_values(settings: Mapping[str, Any], table: pd.DataFrame) -> dict[tuple[Any, ...], float]:
+    """exact.csv as `summarize` looks it up: under every covered input law and dtype."""
+    laws = [name for name, law in settings["inputs"].items() if is_covered(law)]
+    return {
+        (row.d_k, row.n_k, row.n_q, law, dtype, row.scaling, row.metric): row.exact
+        for row in table.itertuples(index=False)
+        for law, dtype in itertools.product(laws, settings["dtype"])
+    }
+
+
 def main() -> None:
-    """Summarize the runs.csv named second, of the experiment named first, into the third."""
-    schema = EXPERIMENTS[sys.argv[1]].COLUMNS
-    rows = summarize(read(Path(sys.argv[2]), schema), schema)
-    tables.write_atomically(Path(sys.argv[3]), tables.text(rows, columns(schema)))
+    """Summarize an experiment (second) of a run (its config first): runs.csv, exact.csv, output."""
+    experiment, runs, exact, path = sys.argv[2], *map(Path, sys.argv[3:])
+    settings = config.load(Path(sys.argv[1])).settings[experiment]
+    schema = EXPERIMENTS[experiment].COLUMNS
+    known = exact_values(settings, read(exact, curves.COLUMNS))
+    rows = summarize(read(runs, schema), schema, known)
+    tables.write_atomically(path, tables.text(rows, columns(schema)))
 
 
 if __name__ == "__main__":

@@ -71,6 +71,12 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         raise
 
 
+def address(content: Row, columns: Sequence[Column]) -> str:
+    """Digest of what a shard's numbers depend on: what was asked for, and the columns."""
+    text = json.dumps([content, [column.name for column in columns]], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
 def write_sealed(path: Path, slab: Row, rows: Sequence[Row], columns: Sequence[Column]) -> None:
     """Write a shard: its slab as JSON, its table, and a seal of row count and digest."""
     body = f"# {json.dumps(slab)}\n{text(rows, columns)}"

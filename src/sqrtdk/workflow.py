@@ -3,6 +3,7 @@
 import ast
 import fcntl
 import hashlib
+import json
 import os
 import shlex
 import sys
@@ -14,13 +15,14 @@ from typing import Any, TextIO
 import yaml
 from snakemake.exceptions import WorkflowError
 
-from sqrtdk import config, progress, shards
+from sqrtdk import config, curves, exact, progress, shards
 from sqrtdk.experiments.registry import EXPERIMENTS, Experiment
-from sqrtdk.figures import FIGURES
+from sqrtdk.figures import FIGURES, TABLES
 
 PACKAGE = Path(__file__).resolve().parent
 STATE = Path(".snakemake/sqrtdk")
 RESULTS = Path("results")
+SHARDS = RESULTS / "shards"
 
 
 class Workflow:
@@ -36,11 +38,16 @@ class Workflow:
             self.run = compose(values, files, arguments)
             self.plans = {
                 name: shards.plan(
-                    RESULTS / "shards" / name,
+                    SHARDS / name,
                     settings,
                     EXPERIMENTS[name].COLUMNS,
                     shard_seeds=self.run.shard_seeds,
+                    within=EXPERIMENTS[name].WITHIN,
                 )
+                for name, settings in self.run.settings.items()
+            }
+            self.exact = {
+                name: exact.specs(point for _, point in curves.points(name, settings))
                 for name, settings in self.run.settings.items()
             }
         except config.ConfigError as error:
@@ -70,20 +77,33 @@ class Workflow:
             os.utime(path, (0, 0))
         return str(path)
 
-    def shard_files(self, experiment: str) -> list[str]:
-        """The paths of an experiment's shards."""
+    def measured(self, experiment: str) -> list[str]:
+        """The shards that hold an experiment's cells."""
         return [str(path) for path in self.plans[experiment].shards]
 
-    def slab(self, wildcards: Any) -> str:
-        """What one shard job computes, as JSON."""
-        path = RESULTS / "shards" / wildcards.experiment / f"{wildcards.shard}.csv"
-        return shards.to_json(self._slab(path))
+    def expected(self, experiment: str) -> list[str]:
+        """The shards that hold an experiment's exact expectations."""
+        return [str(SHARDS / "exact" / name) for name in self.exact[experiment]]
 
-    def _slab(self, path: Path) -> shards.Slab:
-        for plan in self.plans.values():
-            if path in plan.shards:
-                return plan.shards[path]
-        raise WorkflowError(f"{path} is no shard of this configuration")
+    def shard_files(self) -> list[str]:
+        """Every shard of the run."""
+        return [
+            path for name in self.experiments for path in self.measured(name) + self.expected(name)
+        ]
+
+    def slab(self, wildcards: Any) -> str:
+        """What one shard job measures, as JSON."""
+        path = SHARDS / wildcards.experiment / f"{wildcards.shard}.csv"
+        return json.dumps(self.plans[wildcards.experiment].shards[path])
+
+    def points(self, wildcards: Any) -> str:
+        """The points of one shard of expectations, as JSON."""
+        name = f"{wildcards.points}.csv"
+        return next(json.dumps(specs[name]) for specs in self.exact.values() if name in specs)
+
+    def tables(self, experiment: str) -> list[str]:
+        """The tables that an experiment's figures are drawn from."""
+        return [f"{self.folder}/{experiment}/{name}.csv" for name in TABLES[experiment]]
 
     def _expect(self) -> None:
         new = {

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from sqrtdk.cells import Cell
-from sqrtdk.experiments import scaling
+from sqrtdk.experiments import precision, related, scaling
 from sqrtdk.keys import Column, Key
 
 
@@ -18,6 +18,14 @@ class Experiment(Protocol):
         """The configuration keys that it has."""
 
     @property
+    def WITHIN(self) -> tuple[str, ...]:  # noqa: N802 - a module's constant
+        """Axes beside seed and scaling that the cells of one slab share their draw over."""
+
+    @property
+    def HAS_THEORY(self) -> bool:  # noqa: N802 - a module's constant
+        """Whether its columns are those that `theory` has expectations of."""
+
+    @property
     def COLUMNS(self) -> tuple[Column, ...]:  # noqa: N802 - a module's constant
         """The columns of its runs.csv."""
 
@@ -28,4 +36,8 @@ class Experiment(Protocol):
         """Bytes that one cell of a slab takes at its peak."""
 
 
-EXPERIMENTS: dict[str, Experiment] = {"scaling": scaling}
+EXPERIMENTS: dict[str, Experiment] = {
+    "scaling": scaling,
+    "related": related,
+    "precision": precision,
+}

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from sqrtdk import gradients, keys, metrics, scales
-from sqrtdk.attention import attention
+from sqrtdk.attention import ScaleRule, attention
 from sqrtdk.cells import Cell, main
 from sqrtdk.inputs import Array, draw
 from sqrtdk.keys import Column
@@ -27,9 +27,12 @@ KEYS = (
     keys.SEED,
 )
 
+WITHIN = ()
+HAS_THEORY = True
+
 GRADIENTS = {
     "logits": "the logits (scores after scaling), one row a query",
-    "scores": "the scores q·k (before scaling), one row a query",
+    "scores": "the scores q·k (before scaling; norms of q and k held fixed), one row a query",
     "q": "the queries, one row a query",
     "k": "the keys, one row a key",
     "v": "the values, one row a key",
@@ -61,7 +64,11 @@ COLUMNS = (
             keys.D_K, keys.N_K, keys.N_Q, keys.INPUTS, keys.DTYPE, keys.SCALING, keys.SEED
         )
     ),
-    Column("scale", "Factor that the scores are multiplied by."),
+    Column(
+        "scale",
+        "Factor that the scores are multiplied by, before a cap; mean over pairs of query and key "
+        "where each has its own, as the scale rules that look at norms give it.",
+    ),
     Column(
         "logit_std",
         "Standard deviation of the logits across keys: root mean square over queries of each "
@@ -118,11 +125,11 @@ def cells(slab: dict[str, Any]) -> Iterator[Cell]:
         arrays = draw(law, **sizes, d_v=slab["d_v"], seed=seed, dtype=slab["dtype"])
         for scaling, rule in slab["scaling"].items():
             axes = {"inputs": inputs, "dtype": slab["dtype"], "scaling": scaling, "seed": seed}
-            scale = scales.scale(rule, d_k=slab["d_k"], n_k=slab["n_k"])
+            scale = scales.rule(rule, d_k=slab["d_k"], n_k=slab["n_k"])
             yield sizes | axes, partial(measure, *arrays, scale=scale)
 
 
-def measure(q: Array, k: Array, v: Array, g: Array, *, scale: float) -> dict[str, float]:
+def measure(q: Array, k: Array, v: Array, g: Array, *, scale: ScaleRule) -> dict[str, float]:
     """Every metric of one cell, without masks.
 
     Shapes: q [n_q, d_k], k [n_k, d_k], v [n_k, d_v], g [n_q, d_v].
@@ -130,7 +137,7 @@ def measure(q: Array, k: Array, v: Array, g: Array, *, scale: float) -> dict[str
     forward = attention(q, k, v, scale=scale)
     rows = metrics.row_metrics(forward.logits)
     found = {
-        "scale": scale,
+        "scale": scale.mean_factor(q, k),
         "logit_std": float(metrics.logit_std(forward.logits)),
         **{
             name: float(np.mean(getattr(rows, name), dtype=np.float64))
@@ -139,7 +146,7 @@ def measure(q: Array, k: Array, v: Array, g: Array, *, scale: float) -> dict[str
         },
         "jacobian_norm": _rms(rows.jacobian_norm),
     }
-    backward = gradients.gradients(q, k, v, g, forward.weights, scale=scale)
+    backward = gradients.gradients(q, k, v, g, forward, scale=scale)
     unit = v.shape[-1] ** -0.5
     for x in GRADIENTS:
         norms = metrics.row_norms(getattr(backward, x)).astype(np.float64) * unit

@@ -1,4 +1,7 @@
-"""The figures of each experiment, in the report's order. Their captions are in report/captions/."""
+"""The figures of each experiment, in the report's order, and the tables that they are drawn from.
+
+Their captions are in report/captions/.
+"""
 
 FIGURES = {
     "scaling": (
@@ -7,7 +10,18 @@ FIGURES = {
         "gradients",
         "gradients_k_v",
         "dead_entries",
+        "tails",
         "weights",
         "logit_std",
+        "collapse",
+        "onset",
     ),
+    "related": ("entropy", "gradients"),
+    "precision": ("errors",),
+}
+
+TABLES = {
+    "scaling": ("summary", "exact", "crossings", "tails", "weights"),
+    "related": ("summary", "exact"),
+    "precision": ("summary",),
 }

@@ -34,11 +34,15 @@ HEADLINES = {
         "grad_logits_dead_entries",
         "grad_logits_median",
         "grad_q_rms",
-    )
+    ),
+    "related": ("entropy_normalized", "max_weight", "grad_logits_dead_entries", "grad_q_rms"),
 }
 """The metrics that the page tabulates; of an experiment without an entry, the first six."""
 
-ROWS, CELLS = 16, 12
+LARGEST = 1_500_000
+"""Bytes of a drawing in the page. A larger one, of a grid with dozens of panels, is a picture."""
+
+ROWS, CELLS = 16, 30
 """Values of d_k, and columns, that a table of the page shows at most; summary.csv has all."""
 
 NBSP = "\u00a0"
@@ -222,8 +226,12 @@ def figures(
             caption = read_caption(HERE / "captions" / f"{stem}.rst", stem)
             note = _note(folder, stem, summaries.get(experiment))
             description = " ".join([*caption.paragraphs, note])
-            text = path.read_text(encoding="utf-8")
-            picture = svg.inline(text, prefix=stem, title=caption.title, description=description)
+            words = {"title": caption.title, "description": description}
+            image = path.with_suffix(".png")
+            if path.stat().st_size > LARGEST and image.is_file():
+                picture = svg.raster(image.read_bytes(), **words)
+            else:
+                picture = svg.inline(path.read_text(encoding="utf-8"), prefix=stem, **words)
             beside = {
                 ending: f"figures/{stem}.{ending}"
                 for ending in ("svg", "png")
@@ -247,7 +255,7 @@ def _note(folder: Path, stem: str, table: pd.DataFrame | None) -> str:
     """What the band of a figure is, and how many seeds it rests on."""
     single = folder / SINGLE_DRAWS.get(stem, "")
     if single.is_file():
-        row = next(iter(csv.DictReader(single.open(encoding="utf-8", newline=""))), {})
+        row = next(iter(_read_rows(single)), {})
         return f"One draw, seed {row['seed']}: not an average." if "seed" in row else ""
     if table is None or "n_seeds" not in table or table.empty:
         return ""

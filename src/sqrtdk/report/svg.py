@@ -1,6 +1,8 @@
-"""SVG files as parts of one HTML page: safe, with ids of their own, in the page's colours."""
+"""Figures as parts of one HTML page: safe, with ids of their own, in the page's colours."""
 
+import base64
 import re
+import struct
 from xml.etree import ElementTree
 
 from markupsafe import Markup, escape
@@ -46,6 +48,21 @@ def inline(text: str, *, prefix: str, title: str, description: str) -> Markup:
         'viewBox="{1}" style="--natural: {2:.0f}px; aspect-ratio: {2:.0f} / {3:.0f}">'
     ).format(prefix, root.get("viewBox", f"0 0 {width:g} {height:g}"), width, height)
     return opening + names + Markup("").join(_element(x, prefix) for x in root) + Markup("</svg>")
+
+
+def raster(data: bytes, *, title: str, description: str) -> Markup:
+    """A PNG file as an element of the page, for a figure whose drawing is too large for it.
+
+    Raises ValueError for what is no PNG.
+    """
+    if data[:8] != b"\x89PNG\r\n\x1a\n" or len(data) < 24:
+        raise ValueError(f"{title} is not a PNG")
+    # The figures' own resolution: 150 dots an inch, where the page has 96.
+    width, height = (96 / 150 * x for x in struct.unpack(">II", data[16:24]))
+    return Markup(
+        '<img class="plot raster" alt="{}. {}" src="data:image/png;base64,{}" '
+        'style="--natural: {:.0f}px; aspect-ratio: {:.0f} / {:.0f}">'
+    ).format(title, description, base64.b64encode(data).decode(), width, width, height)
 
 
 def _size(root: ElementTree.Element) -> tuple[float, float]:

@@ -1,0 +1,88 @@
+"""Exact expectations as shards: one file for the points of one n_k, shared by all runs.
+
+They exist where q and k are independent standard normal and the scale rule is a plain factor of
+d_k and n_k.
+"""
+
+import itertools
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sqrtdk import scales, tables, theory
+from sqrtdk.keys import Column
+
+BETWEEN = 3
+"""Points of a curve between two neighbouring d_k of the grid."""
+
+
+class Point(NamedTuple):
+    """What an expectation depends on."""
+
+    n_k: int
+    d_k: float
+    scale: float
+
+
+COLUMNS = (
+    Column("n_k", "Number of keys.", "keys", read=int, axis=True),
+    Column("d_k", "Dimension; between the grid's values a real number.", axis=True),
+    Column("scale", "Factor that the scores are multiplied by.", axis=True),
+    *(Column(name, f"theory.Expectations.{name}.") for name in theory.Expectations._fields),
+)
+
+
+def is_covered(law: Mapping[str, Any]) -> bool:
+    """Whether an entry of `input_laws` is the one that theory is about."""
+    return dict(law) == {"law": "gaussian"}
+
+
+def points(settings: Mapping[str, Any]) -> Iterator[tuple[str, Point]]:
+    """Every point of an experiment that theory covers, with the name of its scale rule."""
+    if not any(is_covered(law) for law in settings["inputs"].values()):
+        return
+    rules = settings["scaling"].items()
+    for n_k, d_k, (name, rule) in itertools.product(settings["n_k"], curve(settings["d_k"]), rules):
+        factor = scales.factor(rule, d_k=d_k, n_k=n_k)
+        if factor is not None:
+            yield name, Point(n_k, d_k, factor)
+
+
+def curve(sizes: list[int]) -> list[float]:
+    """The sizes and points between them, evenly spaced in their logarithm.
+
+    >>> curve([1, 16])
+    [1.0, 2.0, 4.0, 8.0, 16.0]
+    """
+    found = [float(sizes[0])]
+    for low, high in itertools.pairwise(sizes):
+        steps = (np.arange(1, BETWEEN + 1) / (BETWEEN + 1)).tolist()
+        found += [low * (high / low) ** step for step in steps] + [float(high)]
+    return found
+
+
+def specs(found: Iterable[Point]) -> dict[str, dict[str, Any]]:
+    """The shards that hold some points, by file name: one for each n_k."""
+    result = {}
+    for n_k, group in itertools.groupby(sorted(set(found)), key=lambda point: point.n_k):
+        spec = {"n_k": n_k, "points": [list(point) for point in group]}
+        result[f"nk{n_k}-{tables.address(spec, COLUMNS)}.csv"] = spec
+    return result
+
+
+def main() -> None:
+    """Compute the points given as JSON, the first argument, into the shard named by the second."""
+    spec = json.loads(sys.argv[1])
+    rows = [
+        point._asdict() | theory.expectations(*point)._asdict()
+        for point in itertools.starmap(Point, spec["points"])
+    ]
+    tables.write_sealed(Path(sys.argv[2]), spec, rows, COLUMNS)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,12 @@
+"""Scale rules under input laws: which rule holds where the vectors are not unrelated.
+
+The cells and columns of `scaling`, on a grid of their own with many rules and laws.
+"""
+
+from sqrtdk.cells import main
+from sqrtdk.experiments.scaling import COLUMNS, HAS_THEORY, KEYS, WITHIN, cells, memory
+
+__all__ = ["COLUMNS", "HAS_THEORY", "KEYS", "WITHIN", "cells", "memory"]
+
+if __name__ == "__main__":
+    main(cells, COLUMNS)

@@ -1,0 +1,127 @@
+import getpass
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sqrtdk import provenance
+
+COMMAND = "snakemake --configfile /home/ada/grids/mine.yaml --config d_k='[16,64]' name=mine"
+
+
+def record(folder: Path, *tables: Path) -> dict[str, object]:
+    out = folder / "provenance.json"
+    command = [sys.executable, "-m", "sqrtdk.provenance", str(out), COMMAND, *map(str, tables)]
+    subprocess.run(command, check=True, cwd=folder)
+    found: dict[str, object] = json.loads(out.read_text(encoding="utf-8"))
+    return found
+
+
+def test_the_record_has_versions_machine_command_and_digests(tmp_path: Path) -> None:
+    path = tmp_path / "scaling" / "runs.csv"
+    path.parent.mkdir()
+    path.write_bytes(b"d_k\n1\n")
+    found = record(tmp_path, path)
+    assert found["command"] == "snakemake --configfile mine.yaml --config d_k='[16,64]' name=mine"
+    assert found["sha256"] == {"scaling/runs.csv": hashlib.sha256(b"d_k\n1\n").hexdigest()}
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", str(found["time_utc"]))
+    assert found["packages"] == provenance.versions()
+    assert "unknown" not in provenance.versions().values()
+    machine = found["machine"]
+    assert isinstance(machine, dict)
+    assert machine["cores"] >= 1
+    assert machine["memory_gib"] > 0
+
+
+def test_the_record_names_no_user_host_or_folder(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_text("d_k\n", encoding="utf-8")
+    record(tmp_path, path)
+    text = (tmp_path / "provenance.json").read_text(encoding="utf-8")
+    names = {str(tmp_path), str(Path.home()), platform.node(), "ada", os.getcwd(), sys.prefix}
+    names |= {getpass.getuser()} - {"root"}
+    # A path below a root, not the slash inside a name or a unit.
+    assert not re.search(r"(?<![\w.])/\w+/", text)
+    for name in names - {"", "/"}:
+        assert not re.search(rf"\b{re.escape(name)}\b", text), name
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("snakemake -d /tmp/z", "snakemake -d z"),
+        ("snakemake --directory=/tmp/a/z", "snakemake --directory=z"),
+        ("snakemake --configfile ~/grids/a.yaml", "snakemake --configfile a.yaml"),
+        (
+            "snakemake --configfile '/home/ada/my grid.yaml'",
+            "snakemake --configfile 'my grid.yaml'",
+        ),
+        (r"python C:\Users\ada\run.py", "python run.py"),
+        ("snakemake --configfile conf/mine.yaml", "snakemake --configfile conf/mine.yaml"),
+        ("snakemake results/mine/claims.csv", "snakemake results/mine/claims.csv"),
+        ("python3 run.py --config hydra='+x=1/2'", "python3 run.py --config hydra='+x=1/2'"),
+    ],
+)
+def test_absolute_paths_of_a_command_lose_their_folders(command: str, shown: str) -> None:
+    assert provenance.without_folders(command) == shown
+
+
+def test_a_home_with_a_space_is_cut_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "home", lambda: Path("/home/ada lovelace"))
+    command = "snakemake --configfile '/home/ada lovelace/grids/mine.yaml'"
+    assert provenance.without_folders(command) == "snakemake --configfile 'mine.yaml'"
+
+
+def git(folder: Path, *arguments: str) -> None:
+    identity = ["-c", "user.name=nobody", "-c", "user.email=nobody@example.org"]
+    subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True)
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+def test_the_revision_is_that_of_the_code_and_says_when_it_was_changed(tmp_path: Path) -> None:
+    source = tmp_path / "__init__.py"
+    source.write_text("one = 1\n", encoding="utf-8")
+    git(tmp_path, "init", "-q")
+    # A repository around code that it does not track says nothing about that code.
+    assert provenance.revision(tmp_path)["revision"] == "unknown"
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-q", "-m", "One")
+    clean = provenance.revision(tmp_path)
+    assert re.fullmatch(r"[0-9a-f]{40}", str(clean["commit"]))
+    assert clean["changed"] is False
+    source.write_text("one = 2\n", encoding="utf-8")
+    changed = provenance.revision(tmp_path)
+    assert changed["changed"] is True
+    assert changed["revision"] == f"{clean['revision']}-dirty"
+
+
+def test_without_git_the_revision_is_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    expected = {"revision": "unknown", "commit": "unknown", "changed": None}
+    assert provenance.revision(tmp_path) == expected
+
+
+def test_a_kernel_that_cannot_be_asked_for_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(provenance, "_openblas_libraries", lambda: ["no-such-library.so"])
+    assert provenance.kernel() == "unknown"
+    monkeypatch.setattr(provenance, "_openblas_libraries", list)
+    assert provenance.kernel() == "unknown"
+
+
+def test_the_kernel_follows_the_coretype_that_openblas_was_told() -> None:
+    if platform.machine() != "x86_64" or provenance.kernel() == "unknown":
+        pytest.skip("needs NumPy with OpenBLAS on x86-64")
+    code = "from sqrtdk.provenance import kernel; print(kernel())"
+    environment = os.environ | {"OPENBLAS_CORETYPE": "Nehalem"}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "Nehalem"
