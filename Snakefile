@@ -228,7 +228,7 @@ for experiment in flow.experiments:
             "environment.yml"
         params:
             module=f"sqrtdk.figures.{experiment}",
-            tables=subpath(input.tables[0], parent=True),
+            tables=subpath(input[0], parent=True),
             figures=subpath(output[0], parent=True),
         shell:
             "python -m {params.module} {params.tables} {params.figures} 2> {log}"
@@ -246,10 +246,8 @@ rule judge:
         f"{flow.folder}/logs/judge.log",
     conda:
         "environment.yml"
-    params:
-        folder=subpath(output[0], parent=True),
     shell:
-        "python -m sqrtdk.claims {params.folder} 2> {log}"
+        "python -m sqrtdk.claims {input.config} {input.tables} {output} 2> {log}"
 
 
 rule trace:

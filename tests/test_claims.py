@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sqrtdk import claims, config, summary, tables
-from sqrtdk.claims import Estimate
+from sqrtdk import claims, config, estimates, summary, tables
+from sqrtdk.estimates import Estimate
 from sqrtdk.experiments import scaling
 from sqrtdk.figures import FIGURES
 
@@ -286,14 +286,14 @@ def test_numbers_are_those_of_the_table() -> None:
     frame = table()
     found = judged(frame)
     end = one(frame, d_k=1024, n_k=64, scaling="off", metric="entropy_normalized")
-    shown = claims.percent(Estimate(end["mean"], end["ci_low"], end["ci_high"]))
+    shown = estimates.percent(Estimate(end["mean"], end["ci_low"], end["ci_high"]))
     assert shown in found["saturation"]["answer"]
     assert shown in found["saturation"]["numbers"].split("; ")[1]
     head = one(frame, d_k=64, n_k=16, scaling="off", metric="max_weight")
-    shown = claims.estimate(Estimate(head["mean"], head["ci_low"], head["ci_high"]))
+    shown = estimates.estimate(Estimate(head["mean"], head["ci_low"], head["ci_high"]))
     assert shown in found["one_hot"]["numbers"].split("; ")[0]
     dead = one(frame, d_k=64, n_k=16, scaling="on", metric="grad_logits_dead_entries")
-    shown = claims.percent(Estimate(dead["mean"], dead["ci_low"], dead["ci_high"]))
+    shown = estimates.percent(Estimate(dead["mean"], dead["ci_low"], dead["ci_high"]))
     assert shown in found["gradients_typical"]["numbers"].split("; ")[0]
 
 
@@ -317,11 +317,11 @@ def test_derived_numbers_agree_with_an_independent_computation() -> None:
 
 def test_a_crossing_is_between_the_points_that_enclose_it() -> None:
     curve = {1: Estimate(0.9), 4: Estimate(0.6), 16: Estimate(0.4), 64: Estimate(0.1)}
-    found = claims.crossing(curve, 0.5)
+    found = estimates.crossing(curve, 0.5)
     assert found is not None
     assert found.mean == pytest.approx(8)
     assert math.isnan(found.low)
-    assert claims.crossing(curve, 0.95) is None
+    assert estimates.crossing(curve, 0.95) is None
 
 
 def test_exact_values_are_shown_where_the_table_has_them() -> None:
@@ -352,7 +352,7 @@ def test_text_stays_short_for_hundreds_of_series() -> None:
     ],
 )
 def test_an_estimate_has_the_digits_of_its_interval(value: Estimate, shown: str) -> None:
-    assert claims.estimate(value) == shown
+    assert estimates.estimate(value) == shown
 
 
 def test_every_claim_names_a_figure_of_its_experiment() -> None:

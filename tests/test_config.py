@@ -51,6 +51,31 @@ def test_a_new_arm_is_one_entry_also_from_the_command_line() -> None:
     }
 
 
+def test_a_parameter_of_an_entry_can_be_overridden_alone() -> None:
+    run = compose({"hydra": "inputs=planted input_laws.planted.cosine=0.8"})
+    assert run.settings["scaling"]["inputs"] == {"planted": {"law": "planted", "cosine": 0.8}}
+
+
+def test_a_default_is_written_out_because_numbers_depend_on_it() -> None:
+    found = settings("input_laws.ball={law:sphere}", "inputs=ball", "scaling=log_n")
+    assert found["inputs"] == {"ball": {"law": "sphere", "arrays": "both"}}
+    assert found["scaling"] == {"log_n": {"rule": "log_length", "exponent": 1, "multiplier": 1.0}}
+
+
+def test_null_is_a_value_where_a_formula_has_it() -> None:
+    found = settings("scale_rules.soft_cap.cap=null", "scaling=soft_cap")
+    assert found["scaling"] == {"soft_cap": {"rule": "soft_cap", "cap": None, "exponent": 0.5}}
+
+
+@pytest.mark.parametrize("key", ["scaling", "inputs"])
+def test_every_named_entry_can_be_run_on_the_default_grid(key: str) -> None:
+    mapping = "scale_rules" if key == "scaling" else "input_laws"
+    document = yaml.safe_load((ROOT / "conf/config.yaml").read_text(encoding="utf-8"))
+    names = list(document[mapping])
+    run = config.compose([f"{key}=[{','.join(names)}]", "experiments=scaling"], {})
+    assert list(run.settings["scaling"][key]) == names  # type: ignore[call-overload]
+
+
 def test_the_resolved_file_gives_the_same_run_again(tmp_path: Path) -> None:
     run = config.compose(
         [*GRID, "seed=[1,2,9]", "scale_rules.half={rule:constant,value:0.5}", "scaling=[on,half]"],
@@ -124,7 +149,37 @@ MISTAKES = [
     ("scale_rules.x={rule:power,exponent:1,exponen:2}", "did you mean exponent?"),
     ("scale_rules.x={rule:constant,value:0} scaling=x", "value is 0"),
     ("scale_rules.x={rule:power,exponent:-9999} scaling=x", "scale_rules.x: math range error"),
+    ("scale_rules.x={rule:power,exponent:9999} scaling=x", "the factor at d_k="),
+    ("scale_rules.x={rule:power,exponent:null}", "exponent: None is not allowed; allowed: finite"),
+    ("scale_rules.x={rule:power,exponent:true}", "scale_rules.x.exponent: True"),
+    ("scale_rules.x={rule:power,exponent:[1]}", "scale_rules.x.exponent: [1]"),
+    ("scale_rules.x={rule:power,exponent:nan}", "scale_rules.x.exponent: nan"),
+    ("scale_rules.x={rule:power,exponent:1" + 400 * "0" + "}", "scale_rules.x.exponent: 1000"),
+    ("scale_rules.x={rule:log_length,exponent:1,s:2}", "known: exponent, multiplier, rule"),
+    ("scale_rules.log_n.multiplier=0 scaling=log_n", "multiplier is 0"),
+    ("scale_rules.log_n.exponent=-9999 scaling=log_n n_k=2", "scale_rules.log_n: "),
+    ("scaling=log_n n_k=1", "scale_rules.log_n: n_k is 1; allowed: from 2"),
+    ("scale_rules.d_model.heads=2.5 scaling=d_model", "heads is 2.5; allowed: whole numbers"),
+    ("scale_rules.d_model.heads=1e308 scaling=d_model", "the factor at d_k="),
+    ("scale_rules.x={rule:integer_sqrt,exponent:1}", "unknown key 'exponent' in scale_rules.x"),
+    ("scale_rules.x={rule:qk_norm}", "scale_rules.x: qk_norm needs scale"),
+    ("scale_rules.qk_norm.scale=-1 scaling=qk_norm", "scale is -1"),
+    ("scale_rules.qk_norm.scale=null", "scale_rules.qk_norm.scale: None"),
+    ("scale_rules.x={rule:soft_cap}", "scale_rules.x: soft_cap needs cap"),
+    ("scale_rules.soft_cap.cap=abc", "cap: 'abc' is not allowed; allowed: finite numbers or null"),
+    ("scale_rules.soft_cap.cap=0 scaling=soft_cap", "cap is 0; allowed: finite numbers above 0"),
+    ("scale_rules.soft_cap.exponent=9999 scaling=soft_cap", "factor is 0.0"),
+    ("scale_rules.soft_cap.exponent=-9999 scaling=soft_cap", "math range error"),
     ("input_laws.x={law:gauss}", "did you mean gaussian?"),
+    ("input_laws.x={law:planted}", "input_laws.x: planted needs cosine"),
+    ("input_laws.planted.cosin=0.5", "did you mean cosine?"),
+    ("input_laws.planted.cosine=0.8.1", "input_laws.planted.cosine: '0.8.1'"),
+    ("input_laws.planted.cosine=1.5 inputs=planted", "cosine is 1.5; allowed: numbers from -1 to"),
+    ("input_laws.student_t.df=2 inputs=student_t", "df is 2; allowed: finite numbers above 2"),
+    ("input_laws.sphere.arrays=v", "arrays: 'v' is not allowed; allowed: q or k or both"),
+    ("input_laws.sphere.arrays=[q,k]", "input_laws.sphere.arrays: ['q', 'k']"),
+    ("input_laws.sphere.radius=2", "unknown key 'radius' in input_laws.sphere"),
+    ("input_laws.non_centred.q_mean=1e300 inputs=non_centred", "q_mean is 1e+300; allowed: numb"),
     ("d_k=16,64", "a sweep needs --multirun"),
     ("d_k", "'d_k' is not an override"),
     ("=4", "unknown key ''"),

@@ -9,6 +9,7 @@ import pytest
 from sqrtdk import cells, tables
 from sqrtdk.attention import softmax
 from sqrtdk.experiments import precision
+from sqrtdk.inputs import draw
 
 
 def rows(**changes: object) -> list[tables.Row]:
@@ -58,14 +59,13 @@ def test_logits_are_the_roundings_written_out_one_by_one(name: str, half: type) 
             total = np.float32(0)
             for a, b in zip(q[i] * 0.3, k[j], strict=True):
                 total += np.float32(half(a)) * np.float32(half(b))
-            # The order of a float32 sum may move its last bits and with them one rounding to half.
-            assert found[i, j] == pytest.approx(float(half(total)), rel=float(ml_dtypes.finfo(half).eps))
+            # The order of a float32 sum may move its last bits, and with them one rounding.
+            one_rounding = float(ml_dtypes.finfo(half).eps)
+            assert found[i, j] == pytest.approx(float(half(total)), rel=one_rounding)
 
 
 def test_the_error_is_the_total_variation_distance_to_float64() -> None:
     (row, _) = rows()
-    from sqrtdk.inputs import draw
-
     law = {"law": "gaussian"}
     q, k, _, _ = draw(law, d_k=64, n_k=7, n_q=5, d_v=1, seed=0, dtype="float64")
     logits = precision.half_logits(q, k, scale=0.125, precision="float16", order="before")

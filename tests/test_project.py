@@ -10,7 +10,11 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 # Names that differ between PyPI and conda-forge or bioconda.
-CONDA = {"matplotlib": "matplotlib-base", "ml-dtypes": "ml_dtypes", "snakemake": "snakemake-minimal"}
+CONDA = {
+    "matplotlib": "matplotlib-base",
+    "ml-dtypes": "ml_dtypes",
+    "snakemake": "snakemake-minimal",
+}
 # What conda has to be told and pip takes from elsewhere: the interpreter, pip itself, and what
 # the extra snakemake[reports] brings.
 CONDA_ALONE = {"python", "pip", "pygments"}
@@ -27,7 +31,7 @@ def pyproject() -> dict[str, SpecifierSet]:
 def conda() -> dict[str, SpecifierSet]:
     environment = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))
     lines = [line for line in environment["dependencies"] if isinstance(line, str)]
-    pairs = [re.fullmatch(r"([a-z_-]+) ?(.*)", line) for line in lines]
+    pairs = [re.fullmatch(r"([a-z0-9_-]+) ?(.*)", line) for line in lines]
     return {match[1]: SpecifierSet(match[2]) for match in pairs if match}
 
 

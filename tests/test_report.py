@@ -14,8 +14,8 @@ import pandas as pd
 import pytest
 from test_claims import LAWS, RULES, table
 
-from sqrtdk import claims, config, examples, summary, tables
-from sqrtdk.claims import Estimate
+from sqrtdk import claims, config, estimates, examples, summary, tables
+from sqrtdk.estimates import Estimate
 from sqrtdk.experiments import scaling
 from sqrtdk.figures import FIGURES
 from sqrtdk.keys import Column
@@ -231,7 +231,7 @@ def test_every_cell_of_a_table_is_a_row_of_the_summary(tmp_path: Path) -> None:
     cells = re.findall(r"<td[^>]*>([\d.e-]+) <small>(\([^<]*\))</small></td>", body)
     rows = frame[frame["metric"] == "max_weight"].sort_values(["d_k", "n_k", "scaling"])
     expected = [
-        claims.estimate(Estimate(row["mean"], row["ci_low"], row["ci_high"]))
+        estimates.estimate(Estimate(row["mean"], row["ci_low"], row["ci_high"]))
         for _, row in rows.iterrows()
     ]
     assert [" ".join(cell) for cell in cells] == expected

@@ -6,9 +6,13 @@ import math
 
 import numpy as np
 import pytest
+import yaml
+from conftest import ROOT
 
-from sqrtdk import cells, inputs, scales, shards, tables
+from sqrtdk import cells, inputs, shards, tables
 from sqrtdk.experiments import scaling
+
+NAMED = yaml.safe_load((ROOT / "conf/config.yaml").read_text(encoding="utf-8"))["scale_rules"]
 
 CONTRACT = (
     "d_k n_k n_q inputs dtype scaling seed scale logit_std entropy_nats entropy_normalized "
@@ -117,22 +121,55 @@ def test_streams_differ_by_array_seed_and_size_and_repeat_by_key() -> None:
     assert inputs.stream("q", **base).standard_normal() == firsts[0]
 
 
-def test_the_scale_is_exact_where_it_can_be() -> None:
-    for exponent in range(1, 7):
-        entry = {"rule": "power", "exponent": 0.5}
-        assert scales.scale(entry, d_k=4**exponent, n_k=3) == 2.0**-exponent
+@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("d_k", [1, 7])
+def test_every_named_scale_rule_makes_a_row_in_either_dtype(name: str, d_k: int) -> None:
+    for dtype in ("float64", "float32"):
+        (row,) = rows(d_k=d_k, dtype=dtype, scaling={name: NAMED[name]}, seeds=[0, 1])
+        assert row["scaling"] == name
+        assert row["scale"] > 0
+        assert type(row["scale"]) is float
 
 
-@pytest.mark.parametrize("value", [0, -1, math.nan, math.inf])
-def test_a_constant_scale_has_to_be_positive_and_finite(value: float) -> None:
-    with pytest.raises(ValueError, match="finite numbers above 0"):
-        scales.constant(4, 4, value=value)
+def test_the_row_of_a_rule_that_looks_at_norms_holds_the_plain_formulas() -> None:
+    # Written again with unit vectors, whose gradient goes through an explicit projection.
+    (found,) = rows(seeds=[1, 2], scaling={"qk_norm": {"rule": "qk_norm", "scale": 3}})
+    law = {"law": "gaussian"}
+    q, k, v, g = inputs.draw(law, d_k=7, n_k=5, n_q=3, d_v=2, seed=1, dtype="float64")
+    q_norm, k_norm = np.linalg.norm(q, axis=1), np.linalg.norm(k, axis=1)
+    unit_q, unit_k = q / q_norm[:, np.newaxis], k / k_norm[:, np.newaxis]
+    p = np.exp(3 * unit_q @ unit_k.T)
+    p /= p.sum(1, keepdims=True)
+    d_logits = np.stack(
+        [(np.diag(row) - np.outer(row, row)) @ d_p for row, d_p in zip(p, g @ v.T, strict=True)]
+    )
+    across = [np.eye(7) - np.outer(unit, unit) for unit in unit_q]
+    d_q = np.stack(
+        [a @ (3 * d @ unit_k) / n for a, d, n in zip(across, d_logits, q_norm, strict=True)]
+    )
+    factor = 3 / np.outer(q_norm, k_norm)
+    expected = {
+        "scale": factor.mean(),
+        "logit_std": math.sqrt(np.mean(np.var(3 * unit_q @ unit_k.T, axis=1, ddof=1))),
+        "grad_logits_rms": np.linalg.norm(d_logits) / math.sqrt(2 * 3),
+        "grad_scores_rms": np.linalg.norm(d_logits * factor) / math.sqrt(2 * 3),
+        "grad_q_rms": np.linalg.norm(d_q) / math.sqrt(2 * 3),
+    }
+    for name, value in expected.items():
+        # A few hundred roundings at condition numbers below 100.
+        assert found[name] == pytest.approx(value, rel=1e-12), name
 
 
-def test_memory_bounds_what_a_cell_takes() -> None:
+def test_the_scale_of_a_cap_is_the_factor_before_it() -> None:
+    (row,) = rows(scaling={"cap": {"rule": "soft_cap", "cap": 1, "exponent": 0.5}}, seeds=[0, 1])
+    assert row["scale"] == 7**-0.5
+
+
+@pytest.mark.parametrize("rule", ["on", "qk_norm", "soft_cap", "key_norm_sum"])
+def test_memory_bounds_what_a_cell_takes(rule: str) -> None:
     import tracemalloc
 
-    sizes = slab(d_k=512, n_k=384, n_q=256, d_v=64)
+    sizes = slab(d_k=512, n_k=384, n_q=256, d_v=64, scaling={rule: NAMED[rule]})
     tracemalloc.start()
     cells.rows(scaling.cells(sizes | {"seeds": [0, 1]}), scaling.COLUMNS)
     _, peak = tracemalloc.get_traced_memory()

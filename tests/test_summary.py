@@ -65,7 +65,7 @@ def test_a_table_has_one_row_per_axes_and_metric_in_order(tmp_path: Path) -> Non
     path = write(
         tmp_path / "runs.csv", "2,off,0,1,1,\n16,off,0,2,1,\n2,on,0,3,1,0.5\n2,on,1,5,1,\n"
     )
-    rows = summary.summarize(summary.read(path, SCHEMA), SCHEMA)
+    rows = summary.summarize(summary.read(path, SCHEMA), SCHEMA, {})
     assert [(row["d_k"], row["scaling"], row["metric"]) for row in rows] == [
         (2, "off", "entropy"),
         (2, "off", "norm"),

@@ -10,13 +10,24 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import pandas as pd
 
 from sqrtdk import config, summary, tables
+from sqrtdk.estimates import (
+    Curve,
+    Estimate,
+    MissingError,
+    crossing,
+    estimate,
+    number,
+    past,
+    percent,
+    ratio,
+    slope,
+)
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.keys import Column
 
@@ -80,32 +91,20 @@ SHOWN = 4
 SLOPE_TOLERANCE, ONE_HOT, STABLE, FACTOR = 0.05, 0.9, 0.10, 2
 
 
-class MissingError(Exception):
-    """The run lacks what a claim needs; the message is the reason in words."""
-
-
-class Estimate(NamedTuple):
-    """A number with its interval; NaN ends where there is none, NaN `exact` without theory."""
-
-    mean: float
-    low: float = math.nan
-    high: float = math.nan
-    exact: float = math.nan
-
-
-Curve = dict[int, Estimate]
-"""A metric by d_k, in rising order of d_k."""
-
-
 @dataclass(frozen=True)
 class Series:
     """Everything that was measured at one (n_k, n_q, inputs, dtype), over d_k and scale rules."""
 
     label: str
-    n_k: int
+    axes: Mapping[str, Any]
     unrelated: bool
     arms: Mapping[str, str | None]
     curves: Mapping[tuple[str, str], Curve]
+
+    @property
+    def n_k(self) -> int:
+        """Number of keys."""
+        return int(self.axes["n_k"])
 
     def curve(self, arm: Literal["unscaled", "scaled"], metric: str) -> Curve:
         """One metric of one arm against d_k. Raises MissingError."""
@@ -123,12 +122,7 @@ class Series:
 
         Raises MissingError.
         """
-        off, on = self.curve("unscaled", metric), self.curve("scaled", metric)
-        found = {
-            d_k: Estimate(a.mean / on[d_k].mean, a.low / on[d_k].high, _over(a.high, on[d_k].low))
-            for d_k, a in off.items()
-            if d_k in on and on[d_k].mean > 0
-        }
+        found = ratio(self.curve("unscaled", metric), self.curve("scaled", metric))
         if not found:
             raise MissingError(f"{metric} is zero with scaling")
         return found
@@ -180,132 +174,6 @@ class Claim:
     caveat: str = ""
     experiment: str = "scaling"
     also: tuple[str, ...] = ()
-
-
-# Numbers in words
-
-_PLAIN = (1e-3, 1e6)
-"""Between these a number is written out; outside of them with a power of ten."""
-
-
-def number(value: float, digits: int = 3) -> str:
-    """A number with so many significant digits.
-
-    >>> number(0.0123456), number(1234.5), number(0.0000123), number(0.0)
-    ('0.0123', '1234', '1.23e-5', '0')
-    """
-    if value == 0 or not math.isfinite(value):
-        return "0" if value == 0 else "undefined"
-    if _PLAIN[0] <= abs(value) < _PLAIN[1]:
-        return f"{value:.{max(0, digits - 1 - _exponent(value))}f}"
-    return _scientific(value, digits)
-
-
-def estimate(value: Estimate, unit: str = "") -> str:
-    """A number as precise as its interval, with the interval and the exact value.
-
-    The mean has at least two significant digits, and the interval the same decimals.
-
-    >>> estimate(Estimate(0.5843, 0.571, 0.598)), estimate(Estimate(0.5843))
-    ('0.58 (0.57 to 0.60)', '0.584')
-    >>> estimate(Estimate(82.39, 82.13, 82.65, exact=82.41), " %")
-    '82.4 % (82.1 to 82.7, exact 82.4)'
-    """
-    mean, low, high, exact = value
-    half = (high - low) / 2 if math.isfinite(high) else mean - low
-    if not half > 0:
-        tail = "" if math.isnan(exact) else f" (exact {number(exact)})"
-        return f"{number(mean)}{unit}{tail}"
-    reference = abs(mean) or half
-    plain, size = _PLAIN[0] <= reference < _PLAIN[1], _exponent(reference)
-    decimals = max(0, min(max(-_exponent(half), 1 - size), 5 - size))
-
-    def one(x: float) -> str:
-        if math.isinf(x):
-            return "unbounded"
-        return f"{x:.{decimals}f}" if plain else _scientific(x, 2)
-
-    tail = "" if math.isnan(exact) else f", exact {one(exact)}"
-    return f"{one(mean)}{unit} ({one(low)} to {one(high)}{tail})"
-
-
-def _exponent(value: float) -> int:
-    return math.floor(math.log10(abs(value)))
-
-
-def _scientific(value: float, digits: int) -> str:
-    if value == 0 or not math.isfinite(value):
-        return number(value)
-    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
-    return f"{mantissa}e{int(exponent)}"
-
-
-def percent(value: Estimate) -> str:
-    """A share as a percentage.
-
-    >>> percent(Estimate(0.8239, 0.8213, 0.8265))
-    '82.4 % (82.1 to 82.7)'
-    """
-    return estimate(Estimate(*(100 * x for x in value)), " %")
-
-
-# Curves
-
-
-def _over(numerator: float, denominator: float) -> float:
-    return math.inf if denominator <= 0 else numerator / denominator
-
-
-def past(value: Estimate, level: float, *, above: bool) -> bool | None:
-    """Whether a number is above (or below) a level with its whole interval; None if across."""
-    low, high = (value.mean, value.mean) if math.isnan(value.low) else (value.low, value.high)
-    if low > level or high < level:
-        return (low > level) == above
-    return None if low < high else False
-
-
-def crossing(curve: Curve, level: float) -> Estimate | None:
-    """The last d_k at which the curve crosses the level, or None.
-
-    Linear in ln d_k between two values of the grid. The interval is where the curves through the
-    lower and the upper ends cross.
-
-    >>> curve = {4: Estimate(0.75), 16: Estimate(0.25)}
-    >>> round(crossing(curve, 0.5).mean, 6)
-    8.0
-    """
-    found = [_crossing({d_k: point[i] for d_k, point in curve.items()}, level) for i in range(3)]
-    if found[0] is None:
-        return None
-    ends = sorted(math.nan if x is None else x for x in found[1:])
-    return Estimate(found[0], *(ends if all(map(math.isfinite, ends)) else ()))
-
-
-def _crossing(values: Mapping[int, float], level: float) -> float | None:
-    result = None
-    for (d_a, a), (d_b, b) in pairwise(values.items()):
-        if (a - level) * (b - level) < 0 or a == level != b:
-            share = (level - a) / (b - a)
-            result = math.exp(math.log(d_a) + share * math.log(d_b / d_a))
-    return result
-
-
-def slope(curve: Curve) -> Estimate:
-    """Least-squares slope of ln mean on ln d_k, each point weighted by the precision of its mean.
-
-    The points are independent, because every d_k has its own draw. Without intervals all weigh
-    the same and the slope has none. Raises MissingError where a line is not defined.
-    """
-    points = {math.log(d_k): point for d_k, point in curve.items() if point.mean > 0}
-    if len(points) < 2:
-        raise MissingError("a slope needs two values of d_k")
-    known = all(0 < point.low < point.high for point in points.values())
-    half = {x: math.log(p.high / p.low) / 2 if known else 1.0 for x, p in points.items()}
-    weight = {x: half[x] ** -2 for x in points}
-    centre = sum(weight[x] * x for x in points) / sum(weight.values())
-    size = sum(weight[x] * (x - centre) ** 2 for x in points)
-    fitted = sum(weight[x] * (x - centre) * math.log(p.mean) for x, p in points.items()) / size
-    return Estimate(fitted, fitted - size**-0.5, fitted + size**-0.5) if known else Estimate(fitted)
 
 
 def _last(curve: Curve) -> tuple[int, Estimate]:
@@ -626,7 +494,7 @@ def series_of(settings: Mapping[str, Any], table: pd.DataFrame) -> list[Series]:
         unrelated = law in UNRELATED
         named = [axis for axis in axes if axis in varying or (axis == "inputs" and not unrelated)]
         label = ", ".join(f"{axis} = {at[axis]}" for axis in named)
-        result.append(Series(label, int(at["n_k"]), unrelated, arms, curves))
+        result.append(Series(label, at, unrelated, arms, curves))
     return result
 
 

@@ -148,7 +148,9 @@ def compose(overrides: list[str], values: Mapping[str, Any], config_name: str = 
             )
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(one_line(error)) from None
-    return resolve(_overlay(composed, values))
+    run = resolve(_overlay(composed, values))
+    check_memory(run)
+    return run
 
 
 def one_line(error: BaseException) -> str:
@@ -242,7 +244,6 @@ def resolve(composed: Mapping[str, Any]) -> Run:
         settings[name] = _experiment(name, layers, entries)
     run = Run(_run_name(composed.get("name", "default")), _shard_seeds(composed), settings)
     _check_formulas(run)
-    _check_memory(run)
     return run
 
 
@@ -434,7 +435,7 @@ def _whole(key: Key, value: object) -> int:
 
 def _check_formulas(run: Run) -> None:
     """Try every scale rule at every size, and every law at the smallest, before any job."""
-    for settings in run.settings.values():
+    for experiment, settings in run.settings.items():
         for d_k in settings.get("d_k", ()):
             for n_k in settings.get("n_k", ()):
                 for name, entry in settings.get("scaling", {}).items():
@@ -442,6 +443,9 @@ def _check_formulas(run: Run) -> None:
                         factor = scales.factor(entry, d_k=d_k, n_k=n_k)
                     except (ValueError, ArithmeticError) as error:
                         raise ConfigError(f"scale_rules.{name}: {error}") from None
+                    if factor is None and EXPERIMENTS[experiment].FACTORS_ONLY:
+                        allowed = f"for {experiment}, rules that are one factor of d_k and n_k"
+                        raise refuse("scaling", name, allowed)
                     if factor is not None and not (math.isfinite(factor) and factor > 0):
                         at = f"at d_k={d_k}, n_k={n_k}"
                         raise ConfigError(f"scale_rules.{name}: the factor {at} is {factor}")
@@ -452,8 +456,11 @@ def _check_formulas(run: Run) -> None:
                 raise ConfigError(f"input_laws.{name}: {error}") from None
 
 
-def _check_memory(run: Run) -> None:
-    """Refuse a cell that this machine's free memory cannot hold."""
+def check_memory(run: Run) -> None:
+    """Refuse a cell that this machine's free memory cannot hold.
+
+    Not part of `resolve`: a finished run may be read on a smaller machine. Raises ConfigError.
+    """
     free = psutil.virtual_memory().available
     for name, settings in run.settings.items():
         module = EXPERIMENTS[name]

@@ -1,4 +1,4 @@
-"""The exact curves of a run, exact.csv: each metric that theory covers, also between the grid's d_k.
+"""exact.csv, the exact curves of a run: each metric that theory covers, also between the d_k.
 
 summary.csv takes its exact values from here, and figures their curves.
 """
@@ -70,7 +70,7 @@ def rows(
 
 
 def main() -> None:
-    """Write exact.csv, the third argument, of an experiment (second) of a run (its config first)."""
+    """Write exact.csv (third argument) of an experiment (second) of a run (its config, first)."""
     experiment, path = sys.argv[2], Path(sys.argv[3])
     settings = config.load(Path(sys.argv[1])).settings[experiment]
     found = points(experiment, settings)

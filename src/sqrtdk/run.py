@@ -67,7 +67,9 @@ def main() -> None:
         try:
             values: Any = OmegaConf.to_container(composed, resolve=True)
             out = _out(values.pop("out"))
-            rows, table = measure(config.resolve(values))
+            run = config.resolve(values)
+            config.check_memory(run)
+            rows, table = measure(run)
         except MISTAKES as error:
             # Hydra would print a line of its own before the exception left it.
             answer(error)

@@ -46,9 +46,7 @@ def main() -> None:
     settings, module = run.settings[experiment], EXPERIMENTS[experiment]
     columns = module.COLUMNS
     folder = path.parents[2] / "shards" / experiment
-    plan = shards.plan(
-        folder, settings, columns, shard_seeds=run.shard_seeds, within=module.WITHIN
-    )
+    plan = shards.plan(folder, settings, columns, shard_seeds=run.shard_seeds, within=module.WITHIN)
     if plan.missing:
         raise tables.TableError(f"{len(plan.missing)} shards are missing: {min(plan.missing)}")
     keep = wanted(settings, columns)

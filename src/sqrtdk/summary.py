@@ -95,9 +95,7 @@ def summarize(
             if len(values):
                 target = exact.get((*group, metric.name), np.nan)
                 found = statistics(values, pool=metric.pool, exact=target)
-                result.append(
-                    dict(zip(axes, group, strict=True)) | {"metric": metric.name} | found
-                )
+                result.append(dict(zip(axes, group, strict=True)) | {"metric": metric.name} | found)
     return result
 
 
@@ -156,9 +154,9 @@ def exact_values(settings: Mapping[str, Any], table: pd.DataFrame) -> dict[tuple
     """exact.csv as `summarize` looks it up: under every covered input law and dtype."""
     laws = [name for name, law in settings["inputs"].items() if is_covered(law)]
     return {
-        (row.d_k, row.n_k, row.n_q, law, dtype, row.scaling, row.metric): row.exact
-        for row in table.itertuples(index=False)
-        for law, dtype in itertools.product(laws, settings["dtype"])
+        (d_k, n_k, n_q, law, dtype, scaling, metric): exact
+        for d_k, n_k, n_q, scaling, metric, exact in table.itertuples(index=False, name=None)
+        for law, dtype in itertools.product(laws, settings.get("dtype", ()))
     }
 
 

@@ -49,6 +49,7 @@ KEYS = (
 )
 
 WITHIN = ("input_sd", "precision", "order")
+FACTORS_ONLY = True
 HAS_THEORY = False
 
 COLUMNS = (
@@ -91,6 +92,8 @@ def cells(slab: dict[str, Any]) -> Iterator[Cell]:
         for sd in slab["input_sd"]:
             for scaling, rule in slab["scaling"].items():
                 scale = scales.factor(rule, d_k=slab["d_k"], n_k=slab["n_k"])
+                if scale is None:
+                    raise ValueError(f"{scaling} is not one factor of d_k and n_k")
                 exact = softmax((sd * q) @ (sd * k).T * scale)
                 for precision in slab["precision"]:
                     for order in slab["order"]:
@@ -131,7 +134,7 @@ def measure(
     logits = half_logits(q, k, scale=scale, precision=precision, order=order)
     infinite = np.isinf(logits)
     # The softmax subtracts the largest logit, and infinity minus itself is no number.
-    broken = np.isposinf(logits).any(axis=-1) | np.isneginf(logits).all(axis=-1)
+    broken = (logits == np.inf).any(axis=-1) | (logits == -np.inf).all(axis=-1)
     error = np.abs(softmax(np.where(broken[:, np.newaxis], 0.0, logits)) - exact)
     error[broken] = 1.0
     distance = np.where(broken, 1.0, error.sum(axis=-1) / 2)

@@ -22,6 +22,10 @@ class Experiment(Protocol):
         """Axes beside seed and scaling that the cells of one slab share their draw over."""
 
     @property
+    def FACTORS_ONLY(self) -> bool:  # noqa: N802 - a module's constant
+        """Whether it takes only scale rules that are one factor of d_k and n_k."""
+
+    @property
     def HAS_THEORY(self) -> bool:  # noqa: N802 - a module's constant
         """Whether its columns are those that `theory` has expectations of."""
 

@@ -4,9 +4,17 @@ The cells and columns of `scaling`, on a grid of their own with many rules and l
 """
 
 from sqrtdk.cells import main
-from sqrtdk.experiments.scaling import COLUMNS, HAS_THEORY, KEYS, WITHIN, cells, memory
+from sqrtdk.experiments.scaling import (
+    COLUMNS,
+    FACTORS_ONLY,
+    HAS_THEORY,
+    KEYS,
+    WITHIN,
+    cells,
+    memory,
+)
 
-__all__ = ["COLUMNS", "HAS_THEORY", "KEYS", "WITHIN", "cells", "memory"]
+__all__ = ["COLUMNS", "FACTORS_ONLY", "HAS_THEORY", "KEYS", "WITHIN", "cells", "memory"]
 
 if __name__ == "__main__":
     main(cells, COLUMNS)

@@ -28,6 +28,7 @@ KEYS = (
 )
 
 WITHIN = ()
+FACTORS_ONLY = False
 HAS_THEORY = True
 
 GRADIENTS = {

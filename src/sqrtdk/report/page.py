@@ -13,8 +13,8 @@ import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from sqrtdk import claims, config, examples, summary
-from sqrtdk.claims import Estimate
+from sqrtdk import claims, config, estimates, examples, summary
+from sqrtdk.estimates import Estimate
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.figures import FIGURES
 from sqrtdk.keys import Column
@@ -340,9 +340,9 @@ def _label(group: Mapping[str, str], varying: Iterable[str]) -> str:
 
 def _cell(row: Mapping[Any, Any]) -> Cell:
     value = Estimate(*(float(row[x]) for x in ("mean", "ci_low", "ci_high")))
-    mean, _, interval = claims.estimate(value).partition(" ")
+    mean, _, interval = estimates.estimate(value).partition(" ")
     exact = float(row["exact"])
-    return Cell(mean, interval, "" if math.isnan(exact) else f"exact {claims.number(exact, 4)}")
+    return Cell(mean, interval, "" if math.isnan(exact) else f"exact {estimates.number(exact, 4)}")
 
 
 # Files and words around them
@@ -372,7 +372,7 @@ def _rows(path: Path) -> str:
 def _size(count: int) -> str:
     for unit, scale in (("MB", 1e6), ("kB", 1e3)):
         if count >= scale:
-            return f"{claims.number(count / scale, 2)} {unit}"
+            return f"{estimates.number(count / scale, 2)} {unit}"
     return f"{count} bytes"
 
 
