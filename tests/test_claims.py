@@ -114,6 +114,9 @@ def test_verdicts_of_a_table_like_the_real_one() -> None:
         "gradients_typical": "true",
         "gradients_rms": "false",
         "from_64": "false",
+        "inverse": "not measured",
+        "half_precision": "not measured",
+        "agreement": "not measured",
     }
 
 
@@ -388,3 +391,71 @@ def test_the_command_writes_the_columns_of_the_schema(tmp_path: Path) -> None:
     assert {row["claim"]: row["verdict"] for row in found} == {
         name: row["verdict"] for name, row in expected.items()
     }
+
+
+def related(alter: Alter = lambda row: None) -> dict[str, dict[str, Any]]:
+    """The ledger of a run with related inputs and the rule that divides by d_k."""
+    frame = table(arms=("off", "on", "inverse"), inputs=("gaussian", "planted"), alter=alter)
+    arms = {name: RULES[name] for name in frame["scaling"].unique()}
+    one = config.Run("mine", 50, {"related": {"scaling": arms, "inputs": LAWS}})
+    return {row["claim"]: row for row in claims.ledger(one, {"related": frame})}
+
+
+def test_dividing_by_d_k_is_judged_by_related_inputs_alone() -> None:
+    def falling(row: dict[str, Any]) -> float | None:
+        fell = row["metric"] == "entropy_nats" and row["scaling"] == "inverse"
+        return 2 / row["d_k"] if fell and row["inputs"] == "planted" else None
+
+    assert related(falling)["inverse"]["verdict"] == "false"
+    found = related()["inverse"]
+    assert found["verdict"] == "true"
+    assert "inputs = planted" in found["series"]
+    assert "inputs = gaussian" not in found["quantity"]
+
+
+def with_z(z: Iterable[float], seeds: int = 20) -> pd.DataFrame:
+    frame = table(seeds=seeds)
+    frame["z"] = list(itertools.islice(itertools.cycle(z), len(frame)))
+    return frame
+
+
+@pytest.mark.parametrize(
+    ("z", "verdict"),
+    [
+        ([1.0, -1.0], "true"),
+        ([0.1, -0.1], "false"),
+        ([2.0, -2.0], "false"),
+        ([1.0] * 100 + [5.0], "false"),
+        ([math.nan], "not measured"),
+    ],
+)
+def test_agreement_is_the_gate_over_z(z: list[float], verdict: str) -> None:
+    assert judged(with_z(z))["agreement"]["verdict"] == verdict
+
+
+def test_agreement_needs_enough_seeds() -> None:
+    found = judged(with_z([1.0, -1.0], seeds=summary.GATED_SEEDS - 1))["agreement"]
+    assert found["verdict"] == "not measured"
+    assert "at least 20 seeds" in found["condition"]
+
+
+def half_precision(after: float, before: float) -> dict[str, Any]:
+    axes = {"n_k": 8, "n_q": 8, "inputs": "gaussian", "input_sd": 16, "precision": "float16"}
+    rows = [
+        {"d_k": d_k, **axes, "order": order, "scaling": "on", "metric": "overflow_share",
+         "n_seeds": 5, "mean": mean, "sd": 0.0, "median": mean, "ci_low": mean, "ci_high": mean,
+         "exact": math.nan, "z": math.nan}
+        for d_k, factor in ((16, 0.0), (1024, 1.0))
+        for order, mean in (("after", after * factor), ("before", before * factor))
+    ]  # fmt: skip
+    one = config.Run("mine", 50, {"precision": {"scaling": RULES, "inputs": LAWS}})
+    ledger = claims.ledger(one, {"precision": pd.DataFrame(rows)})
+    return {row["claim"]: row for row in ledger}["half_precision"]
+
+
+def test_half_precision_is_judged_where_most_scores_overflow() -> None:
+    found = half_precision(after=0.5, before=0.0)
+    assert found["verdict"] == "true"
+    assert "at d_k = 1024 and inputs of standard deviation 16" in found["answer"]
+    assert half_precision(after=0.5, before=0.5)["verdict"] == "false"
+    assert half_precision(after=0.0, before=0.0)["verdict"] == "false"

@@ -106,7 +106,7 @@ class Series:
         """Number of keys."""
         return int(self.axes["n_k"])
 
-    def curve(self, arm: Literal["unscaled", "scaled"], metric: str) -> Curve:
+    def curve(self, arm: Literal["unscaled", "scaled", "inverse"], metric: str) -> Curve:
         """One metric of one arm against d_k. Raises MissingError."""
         name = self.arms[arm]
         if name is None:
@@ -138,11 +138,24 @@ class _Arm(NamedTuple):
 _ARMS = {
     "unscaled": _Arm(0.0, "off", "that leaves the scores as they are"),
     "scaled": _Arm(0.5, "on", "that divides by √d_k"),
+    "inverse": _Arm(1.0, "inverse", "that divides by d_k"),
 }
 
 
+class Whole(NamedTuple):
+    """All rows of one experiment's summary, for a claim that is not about curves over d_k."""
+
+    label: str
+    table: pd.DataFrame
+    unrelated: bool = True
+
+
+Subject = Series | Whole
+"""What a claim is judged by."""
+
+
 class Reading(NamedTuple):
-    """What one series says about a claim.
+    """What one subject says about a claim.
 
     `holds` is None where the intervals are too wide. `distance` is how far the decisive `value`
     is from another answer.
@@ -161,7 +174,8 @@ class Reading(NamedTuple):
 class Claim:
     """A sentence and how it is judged.
 
-    `also` names experiments of the same shape whose series count too, where a run has them.
+    `subjects` makes what is judged of an experiment's settings and summary. `also` names
+    experiments of the same shape whose subjects count too, where a run has them.
     `caveat` is what a run has to say that has no related inputs, and so cannot see the claim fail.
     """
 
@@ -169,11 +183,12 @@ class Claim:
     sentence: str
     rule: str
     figure: str
-    judge: Callable[[Series], Reading]
+    judge: Callable[[Any], Reading]
     unrelated_only: bool = False
     caveat: str = ""
     experiment: str = "scaling"
     also: tuple[str, ...] = ()
+    subjects: Callable[[Mapping[str, Any], pd.DataFrame], Sequence[Subject]] | None = None
 
 
 def _last(curve: Curve) -> tuple[int, Estimate]:
@@ -360,6 +375,80 @@ def stable(series: Series) -> Reading:
     )
 
 
+def stable_inverse(series: Series) -> Reading:
+    """The range of the entropy over d_k with 1/d_k, for related vectors, and how flat it is."""
+    if series.unrelated:
+        raise MissingError("the claim is about related vectors")
+    curve = series.curve("inverse", "entropy_nats")
+    if len(curve) < 2:
+        raise MissingError("a range over d_k needs two values of it")
+    spread = _spread(curve)
+    first, (last, end) = min(curve), _last(series.curve("inverse", "entropy_normalized"))
+    try:
+        root = f", against {percent(_spread(series.curve('scaled', 'entropy_nats')))} with √d_k"
+    except MissingError:
+        root = ""
+    holds = spread.mean <= STABLE
+    verb = "keeps" if holds else "does not keep"
+    return Reading(
+        holds,
+        f"range {percent(spread)} over d_k = {first} to {last}{root}; {percent(end)} of ln n_k at "
+        f"d_k = {last}",
+        f"Dividing by d_k {verb} the softmax of related vectors where it was: from d_k = {first} "
+        f"to {last} the entropy moves by {percent(spread)} of its largest value{root}. It ends at "
+        f"{percent(end)} of ln n_k, where equal weights would be.",
+        "relative range of entropy_nats with 1/d_k",
+        spread,
+        abs(STABLE - spread.mean),
+    )
+
+
+def agreement(whole: Whole) -> Reading:
+    """The gate: deviations from the exact expectations are what sampling alone makes."""
+    gate = summary.gate(whole.table)
+    if gate is None:
+        raise MissingError(f"no exact value with at least {summary.GATED_SEEDS} seeds")
+    verb = "agree" if gate.passed else "do not agree"
+    found = f"{gate.points} means, rms of z {gate.rms_z:.2f}, largest |z| {gate.max_abs_z:.1f}"
+    return Reading(
+        gate.passed,
+        found,
+        f"The measured means {verb} with theory: of {gate.points} means, the root mean square "
+        f"deviation from the exact value is {gate.rms_z:.2f} standard errors and the largest "
+        f"{gate.max_abs_z:.1f}.",
+        "root mean square of z",
+        Estimate(gate.rms_z),
+        min(gate.rms_z - summary.RMS_Z[0], summary.RMS_Z[1] - gate.rms_z),
+    )
+
+
+def half_precision(whole: Whole) -> Reading:
+    """Where a score overflows float16 with the scale after the product, and not before it."""
+    table = whole.table[whole.table["metric"] == "overflow_share"]
+    table = table[table["precision"] == "float16"]
+    if set(table["order"]) != {"before", "after"}:
+        raise MissingError("the run has not float16 with both orders")
+    records = table.sort_values(["mean", "d_k"]).to_dict("records")
+    worst = [row for row in records if row["order"] == "after"][-1]
+    same = ["d_k", "n_k", "n_q", "inputs", "input_sd", "scaling"]
+    other = next(
+        row for row in records if row["order"] == "before" and all(row[x] == worst[x] for x in same)
+    )
+    after, before = (Estimate(x["mean"], x["ci_low"], x["ci_high"]) for x in (worst, other))
+    holds = after.mean > 0 and before.mean < after.mean
+    at = f"at d_k = {worst['d_k']} and inputs of standard deviation {worst['input_sd']}"
+    text = f"{percent(after)} of the scores overflow with the scale after, {percent(before)} before"
+    return Reading(
+        holds,
+        f"{text}, {at}",
+        f"The order {'matters' if holds else 'does not matter'} in float16: {at}, {text} the "
+        "product.",
+        "largest share of float16 scores that overflow with the scale after the product",
+        after,
+        after.mean - before.mean,
+    )
+
+
 def _spread(curve: Curve) -> Estimate:
     means = [point.mean for point in curve.values()]
     if max(means) <= 0:
@@ -472,6 +561,37 @@ CLAIMS = (
         from_64,
         unrelated_only=True,
     ),
+    Claim(
+        "inverse",
+        "Dividing by d_k keeps the softmax stable for related vectors too.",
+        "True where, for an input law of related vectors, the largest and the smallest "
+        f"entropy_nats over d_k, with 1/d_k, differ by at most {100 * STABLE:.0f} % of the "
+        "largest.",
+        "related-entropy",
+        stable_inverse,
+        experiment="related",
+    ),
+    Claim(
+        "half_precision",
+        "In half precision the scale belongs before the score product.",
+        "True where float16 scores overflow with the scale after the product, and fewer do with "
+        "it before.",
+        "precision-errors",
+        half_precision,
+        experiment="precision",
+        subjects=lambda _, table: [Whole("all input sizes", table)],
+    ),
+    Claim(
+        "agreement",
+        "Measurement and theory agree.",
+        f"True where the root mean square of z is between {summary.RMS_Z[0]} and "
+        f"{summary.RMS_Z[1]} and the largest |z| below {summary.MAX_ABS_Z}, over every mean that "
+        f"has an exact value and at least {summary.GATED_SEEDS} seeds; z is the deviation in "
+        "standard errors.",
+        "scaling-entropy",
+        agreement,
+        subjects=lambda _, table: [Whole("all sizes", table)],
+    ),
 )
 
 
@@ -510,10 +630,10 @@ def _arm(rules: Mapping[str, Mapping[str, Any]], wanted: _Arm) -> str | None:
     return wanted.name if wanted.name in found else next(iter(found), None)
 
 
-def judge(claim: Claim, series: Sequence[Series]) -> tables.Row:
+def judge(claim: Claim, series: Sequence[Subject]) -> tables.Row:
     """One row of the ledger. Never raises for a grid that is too small: it says so."""
-    readings: list[tuple[Series, Reading]] = []
-    lacking: dict[str, list[Series]] = {}
+    readings: list[tuple[Subject, Reading]] = []
+    lacking: dict[str, list[Subject]] = {}
     for one in series:
         try:
             if claim.unrelated_only and not one.unrelated:
@@ -562,7 +682,7 @@ def judge(claim: Claim, series: Sequence[Series]) -> tables.Row:
 
 
 def _verdict(
-    claim: Claim, readings: list[tuple[Series, Reading]], lacking: Mapping[str, list[Series]]
+    claim: Claim, readings: list[tuple[Subject, Reading]], lacking: Mapping[str, list[Subject]]
 ) -> tuple[str, str]:
     """The verdict of all series together, and the condition or the reason."""
     by = {
@@ -585,7 +705,7 @@ def _verdict(
     return (CONDITIONAL, "; ".join(parts)) if parts else (TRUE, "")
 
 
-def _labels(series: Iterable[Series]) -> str:
+def _labels(series: Iterable[Subject]) -> str:
     return " and ".join(_few([one.label for one in series], "series"))
 
 
@@ -599,17 +719,17 @@ def _few(texts: list[str], what: str) -> list[str]:
 
 def ledger(run: config.Run, summaries: Mapping[str, pd.DataFrame]) -> list[tables.Row]:
     """One row per claim, in the chapter's order; a claim without its experiment is not measured."""
-    found = {
-        experiment: series_of(run.settings[experiment], table)
-        for experiment, table in summaries.items()
-        if any(experiment in (claim.experiment, *claim.also) for claim in CLAIMS)
-    }
-    return [
-        judge(
-            claim, [one for name in (claim.experiment, *claim.also) for one in found.get(name, [])]
-        )
-        for claim in CLAIMS
-    ]
+    result = []
+    for claim in CLAIMS:
+        subjects = claim.subjects or series_of
+        found = [
+            one
+            for name in (claim.experiment, *claim.also)
+            if name in summaries
+            for one in subjects(run.settings[name], summaries[name])
+        ]
+        result.append(judge(claim, found))
+    return result
 
 
 def main() -> None:

@@ -47,8 +47,8 @@ COLUMNS = (
 def tail(norms: np.ndarray) -> Iterator[dict[str, float]]:
     """The distribution of row norms [n], from the largest on, at ranks evenly spaced in their log.
 
-    >>> [(row["rows_share"], row["energy_share"]) for row in tail(np.array([1.0, 3.0]))]
-    [(0.5, 0.9), (1.0, 1.0)]
+    >>> [(row["rows_share"], row["energy_share"]) for row in tail(np.array([2.0, 2.0]))]
+    [(0.5, 0.5), (1.0, 1.0)]
     """
     falling = np.sort(norms)[::-1]
     # Scaled by the largest, so that squares of tiny norms do not vanish.

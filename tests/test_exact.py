@@ -1,0 +1,245 @@
+"""Exact values beside measurements, and the gate: right code passes it, each mutant fails it."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import sqrtdk.attention
+import sqrtdk.gradients
+from sqrtdk import attention, cells, crossings, curves, exact, scales, summary, tails, theory
+from sqrtdk.attention import Factor, causal_mask
+from sqrtdk.exact import Point
+from sqrtdk.experiments import scaling
+from sqrtdk.metrics import row_metrics
+
+SETTINGS: dict[str, Any] = {
+    "d_k": [2, 16, 64],
+    "n_k": [16, 48],
+    "n_q": [24],
+    "d_v": 32,
+    "inputs": {"gaussian": {"law": "gaussian"}},
+    "dtype": ["float64"],
+    "scaling": {
+        "off": {"rule": "constant", "value": 1},
+        "on": {"rule": "power", "exponent": 0.5},
+    },
+    "seed": list(range(60)),
+}
+
+
+def expectations() -> dict[Point, theory.Expectations]:
+    return {point: theory.expectations(*point) for _, point in exact.points(SETTINGS)}
+
+
+@pytest.fixture(scope="module")
+def known() -> dict[tuple[Any, ...], float]:
+    """The exact values of the small grid, as the summary looks them up."""
+    metrics = [column.name for column in scaling.COLUMNS if not column.axis]
+    rows = curves.rows(exact.points(SETTINGS), expectations(), n_qs=[24], metrics=metrics)
+    frame = pd.DataFrame(rows)[[column.name for column in curves.COLUMNS]]
+    return summary.exact_values(SETTINGS, frame)
+
+
+def measured() -> pd.DataFrame:
+    slab = {"n_q": 24, "d_v": 32, "inputs": SETTINGS["inputs"], "dtype": "float64"}
+    rows = [
+        row
+        for d_k in SETTINGS["d_k"]
+        for n_k in SETTINGS["n_k"]
+        for row in cells.rows(
+            scaling.cells(
+                slab | {"d_k": d_k, "n_k": n_k, "scaling": SETTINGS["scaling"], "seeds": [0, 60]}
+            ),
+            scaling.COLUMNS,
+        )
+    ]
+    return pd.DataFrame(rows)
+
+
+def gate(known: dict[tuple[Any, ...], float]) -> summary.Gate:
+    found = summary.gate(pd.DataFrame(summary.summarize(measured(), scaling.COLUMNS, known)))
+    assert found is not None
+    return found
+
+
+def test_the_gate_is_open_for_the_code_as_it_is(known: dict[tuple[Any, ...], float]) -> None:
+    found = gate(known)
+    # 3 d_k x 2 n_k x 2 arms x 10 metrics that do not repeat each other.
+    assert found.points == 120
+    assert found.passed, found
+
+
+def scaled_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = scales.rule
+
+    def twice(entry: dict[str, Any], *, d_k: float, n_k: int) -> Factor:
+        made = original(entry, d_k=d_k, n_k=n_k)
+        assert isinstance(made, Factor)
+        return Factor(made.value**2)
+
+    monkeypatch.setattr(scales, "rule", twice)
+
+
+def softmax_over_queries(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = attention.softmax
+    monkeypatch.setattr(
+        sqrtdk.attention,
+        "softmax",
+        lambda logits, mask=None: np.swapaxes(original(np.swapaxes(logits, -1, -2)), -1, -2),
+    )
+
+
+def wrong_sign(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        sqrtdk.gradients,
+        "softmax_backward",
+        lambda weights, d_weights: (
+            weights * (d_weights + np.sum(weights * d_weights, axis=-1, keepdims=True))
+        ),
+    )
+
+
+def forgotten_scale(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = Factor.backward
+
+    def unscaled(self: Factor, d_logits: Any, *others: Any, **more: Any) -> Any:
+        return original(self, d_logits, *others, **more)._replace(scores=d_logits)
+
+    monkeypatch.setattr(Factor, "backward", unscaled)
+
+
+@pytest.mark.parametrize(
+    "mutate", [scaled_twice, softmax_over_queries, wrong_sign, forgotten_scale]
+)
+def test_the_gate_is_closed_for_a_wrong_core(
+    monkeypatch: pytest.MonkeyPatch,
+    known: dict[tuple[Any, ...], float],
+    mutate: Callable[[pytest.MonkeyPatch], None],
+) -> None:
+    mutate(monkeypatch)
+    assert not gate(known).passed
+
+
+def causal_z(logits_of: Callable[[Any, Any], Any]) -> np.ndarray:
+    """z of the entropy of each row under a causal mask, where row i sees i + 1 keys."""
+    rng = np.random.default_rng(7)
+    n, d_k = 24, 16
+    q, k = rng.standard_normal((2, 800, n, d_k))
+    entropy = row_metrics(logits_of(q, k)).entropy_nats[:, 1:]
+    expected = [theory.expectations(i + 1, d_k, d_k**-0.5).entropy_nats for i in range(1, n)]
+    error = entropy.std(axis=0, ddof=1) / math.sqrt(len(q))
+    return np.asarray((entropy.mean(axis=0) - expected) / error)
+
+
+def test_the_gate_holds_under_a_causal_mask_and_notices_a_scale_after_it() -> None:
+    mask = causal_mask(24, 24)
+
+    def right(q: Any, k: Any) -> Any:
+        return attention.attention(q, k, k, scale=0.25, mask=mask).logits
+
+    def after_the_mask(q: Any, k: Any) -> Any:
+        # The usual "large" negative number is divided with the scores and lets hidden keys in.
+        return np.where(mask, q @ np.swapaxes(k, -1, -2), -10.0) * 0.25
+
+    z = causal_z(right)
+    # 23 nearly independent z: beyond 4.5 once in 6000 runs; their rms has sd 0.15.
+    assert np.abs(z).max() < 4.5
+    assert 0.5 < np.sqrt(np.mean(z**2)) < 1.5
+    assert np.abs(causal_z(after_the_mask)).max() > 4.5
+
+
+def test_exact_values_exist_only_for_independent_normal_vectors_and_plain_factors() -> None:
+    def names(**changes: Any) -> set[str]:
+        return {name for name, _ in exact.points(SETTINGS | changes)}
+
+    assert names() == {"off", "on"}
+    assert names(inputs={"planted": {"law": "planted", "cosine": 0.5}}) == set()
+    capped = SETTINGS["scaling"] | {"soft_cap": {"rule": "soft_cap", "cap": 5}}
+    assert names(scaling=capped) == {"off", "on"}
+
+
+def test_rows_of_keys_carry_the_ratio_of_queries_to_keys() -> None:
+    point = Point(48, 16.0, 0.25)
+    found = expectations()[point]
+    assert curves.value("grad_q_rms", point, found, 24) == math.sqrt(found.grad_q_sq)
+    assert curves.value("grad_k_rms", point, found, 24) == math.sqrt(found.grad_k_sq / 2)
+    assert curves.value("logit_std", point, found, 24) == 1.0
+    assert curves.value("grad_q_median", point, found, 24) is None
+
+
+def test_a_curve_keeps_the_grids_own_points_to_the_bit() -> None:
+    assert set(map(float, [3, 7, 1000])) <= set(exact.curve([3, 7, 1000]))
+    assert exact.curve([64]) == [64.0]
+
+
+def test_shards_of_expectations_are_one_file_for_each_n_k() -> None:
+    specs = exact.specs(point for _, point in exact.points(SETTINGS))
+    assert sorted(spec["n_k"] for spec in specs.values()) == [16, 48]
+    assert all(name.startswith(f"nk{spec['n_k']}-") for name, spec in specs.items())
+
+
+def test_the_tail_is_the_sorted_norms_and_their_energy() -> None:
+    found = list(tails.tail(np.array([0.0, 3.0, 1.0, 0.0])))
+    assert [row["rows_share"] for row in found] == [0.25, 0.5, 0.75, 1.0]
+    assert [row["row_norm"] for row in found] == [3.0, 1.0, 0.0, 0.0]
+    # 9 of 10; one division and one sum are rounded.
+    assert [row["energy_share"] for row in found] == pytest.approx([0.9, 1, 1, 1], rel=1e-15)
+
+
+def test_the_tail_of_zeros_has_no_energy_to_share() -> None:
+    assert all(math.isnan(row["energy_share"]) for row in tails.tail(np.zeros(3)))
+
+
+def test_the_tail_of_tiny_norms_does_not_vanish() -> None:
+    (first, second) = tails.tail(np.array([1e-200, 1e-200]))
+    assert (first["energy_share"], second["energy_share"]) == (0.5, 1.0)
+
+
+def test_without_scaling_few_rows_carry_the_gradient() -> None:
+    settings = SETTINGS | {"d_k": [1024], "seed": [0, 1, 2, 3]}
+    share = {
+        row["scaling"]: row["energy_share"]
+        for row in tails.rows(settings)
+        if row["gradient"] == "q" and row["rows_share"] <= 0.02
+    }
+    assert share["off"] > 2 * share["on"]
+
+
+def summary_table(curves_by_arm: dict[tuple[str, str], dict[int, float]]) -> pd.DataFrame:
+    axes = {"n_k": 48, "n_q": 24, "inputs": "gaussian", "dtype": "float64"}
+    rows = [
+        {"d_k": d_k, **axes, "scaling": arm, "metric": metric, "n_seeds": 9, "mean": mean,
+         "sd": 0.0, "median": mean, "ci_low": mean * 0.99, "ci_high": mean * 1.01,
+         "exact": math.nan, "z": math.nan}
+        for (arm, metric), points in curves_by_arm.items()
+        for d_k, mean in points.items()
+    ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def test_crossings_are_found_missed_or_there_from_the_start() -> None:
+    on = {1: 1.0, 4: 1.0, 16: 1.0, 64: 1.0}
+    table = summary_table(
+        {
+            ("off", "entropy_normalized"): {1: 0.9, 4: 0.75, 16: 0.25, 64: 0.1},
+            ("on", "grad_q_rms"): on,
+            ("off", "grad_q_rms"): {1: 1.0, 4: 2.0, 16: 3.0, 64: 4.0},
+            ("on", "grad_q_median"): on,
+            ("off", "grad_q_median"): {1: 1.0, 4: 1.5, 16: 0.5, 64: 0.1},
+            ("on", "grad_v_median"): on,
+            ("off", "grad_v_median"): {1: 1.0, 4: 0.9, 16: 0.5, 64: 0.1},
+        }
+    )
+    found = {row["quantity"]: row for row in crossings.rows(SETTINGS, table)}
+    assert found["half_entropy"]["d_k"] == pytest.approx(8.0)
+    assert found["half_entropy"]["exact"] == theory.half_entropy_d_k(48)
+    assert found["half_entropy"]["two_ln_n_k"] == 2 * math.log(48)
+    assert found["grad_q_median"]["d_k"] == pytest.approx(8.0)
+    assert (found["grad_q_rms"]["beyond"], found["grad_q_rms"]["exact"]) == ("never", math.inf)
+    assert found["grad_v_median"]["beyond"] == "always"
+    assert math.isnan(found["grad_v_median"]["d_k"])
+    assert "grad_k_rms" not in found
