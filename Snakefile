@@ -30,7 +30,9 @@ localrules:
     exemplify,
     spread,
     cross,
+    locate,
     judge,
+    answer,
     trace,
     publish,
 
@@ -173,6 +175,21 @@ rule spread:
         "python -m sqrtdk.tails {input.config} {output} 2> {log}"
 
 
+rule locate:
+    "The weight that keys get by their distance from the query."
+    input:
+        config=rules.configure.output,
+        code=code("sqrtdk.distances"),
+    output:
+        f"{flow.folder}/scaling/distances.csv",
+    log:
+        f"{flow.folder}/logs/scaling-locate.log",
+    conda:
+        "environment.yml"
+    shell:
+        "python -m sqrtdk.distances {input.config} {output} 2> {log}"
+
+
 rule cross:
     "The d_k from which on the unscaled arm is below the scaled one."
     input:
@@ -250,6 +267,23 @@ rule judge:
         "python -m sqrtdk.claims {input.config} {input.tables} {output} 2> {log}"
 
 
+rule answer:
+    "The questions of the chapter's concept check, answered from the tables."
+    input:
+        config=rules.configure.output,
+        claims=rules.judge.output,
+        tables=flow.answering(),
+        code=code("sqrtdk.questions"),
+    output:
+        f"{flow.folder}/questions.csv",
+    log:
+        f"{flow.folder}/logs/answer.log",
+    conda:
+        "environment.yml"
+    shell:
+        "python -m sqrtdk.questions {input.config} {output} 2> {log}"
+
+
 rule trace:
     "Where the tables come from: code, versions, machine, command and digests."
     input:
@@ -275,6 +309,7 @@ rule publish:
     "The report: one page that works offline."
     input:
         claims=rules.judge.output,
+        questions=rules.answer.output,
         provenance=rules.trace.output,
         tables=[flow.tables(name) for name in flow.experiments],
         figures=[flow.figures(name) for name in flow.experiments],

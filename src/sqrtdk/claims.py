@@ -618,6 +618,11 @@ def series_of(settings: Mapping[str, Any], table: pd.DataFrame) -> list[Series]:
     return result
 
 
+def scaled_arm(rules: Mapping[str, Mapping[str, Any]]) -> str | None:
+    """The scale rule that divides by √d_k, whatever its name; None where there is none."""
+    return _arm(rules, _ARMS["scaled"])
+
+
 def _arm(rules: Mapping[str, Mapping[str, Any]], wanted: _Arm) -> str | None:
     """The scale rule that multiplies the scores by d_k^-exponent."""
 

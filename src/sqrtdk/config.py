@@ -345,7 +345,10 @@ def _check_parameter(where: str, value: object, annotation: Any) -> None:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    # An int may be too large for the float that isfinite makes of it.
+    return abs(value) <= sys.float_info.max
 
 
 def _word(value: object) -> object:

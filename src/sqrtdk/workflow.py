@@ -114,6 +114,15 @@ class Workflow:
         }
         progress.expect(new, ("all", *self.experiments))
 
+    def answering(self) -> list[str]:
+        """The tables that the concept check is answered from, of those that the run has."""
+        needed = {"related": "summary", "scaling": "distances"}
+        return [
+            f"{self.folder}/{name}/{needed[name]}.csv"
+            for name in self.experiments
+            if name in needed
+        ]
+
     def figures(self, experiment: str) -> list[str]:
         """The SVG files of an experiment's figures."""
         return [f"{self.folder}/figures/{experiment}-{what}.svg" for what in FIGURES[experiment]]
