@@ -53,6 +53,8 @@ rule configure:
         f"{flow.folder}/config.yaml",
     log:
         f"{flow.folder}/logs/configure.log",
+    benchmark:
+        f"{flow.folder}/logs/configure.tsv"
     conda:
         "environment.yml"
     shell:
@@ -105,6 +107,8 @@ rule merge:
         f"{flow.folder}/{{experiment}}/runs.csv",
     log:
         f"{flow.folder}/logs/{{experiment}}-merge.log",
+    benchmark:
+        f"{flow.folder}/logs/{{experiment}}-merge.tsv"
     conda:
         "environment.yml"
     shell:
@@ -121,6 +125,8 @@ rule curve:
         f"{flow.folder}/{{experiment}}/exact.csv",
     log:
         f"{flow.folder}/logs/{{experiment}}-curve.log",
+    benchmark:
+        f"{flow.folder}/logs/{{experiment}}-curve.tsv"
     conda:
         "environment.yml"
     shell:
@@ -138,6 +144,8 @@ rule summarize:
         f"{flow.folder}/{{experiment}}/summary.csv",
     log:
         f"{flow.folder}/logs/{{experiment}}-summarize.log",
+    benchmark:
+        f"{flow.folder}/logs/{{experiment}}-summarize.tsv"
     conda:
         "environment.yml"
     shell:
@@ -154,6 +162,8 @@ rule exemplify:
         f"{flow.folder}/scaling/weights.csv",
     log:
         f"{flow.folder}/logs/scaling-exemplify.log",
+    benchmark:
+        f"{flow.folder}/logs/scaling-exemplify.tsv"
     conda:
         "environment.yml"
     shell:
@@ -169,6 +179,8 @@ rule spread:
         f"{flow.folder}/scaling/tails.csv",
     log:
         f"{flow.folder}/logs/scaling-spread.log",
+    benchmark:
+        f"{flow.folder}/logs/scaling-spread.tsv"
     conda:
         "environment.yml"
     shell:
@@ -184,6 +196,8 @@ rule locate:
         f"{flow.folder}/scaling/distances.csv",
     log:
         f"{flow.folder}/logs/scaling-locate.log",
+    benchmark:
+        f"{flow.folder}/logs/scaling-locate.tsv"
     conda:
         "environment.yml"
     shell:
@@ -200,6 +214,8 @@ rule cross:
         f"{flow.folder}/scaling/crossings.csv",
     log:
         f"{flow.folder}/logs/scaling-cross.log",
+    benchmark:
+        f"{flow.folder}/logs/scaling-cross.tsv"
     conda:
         "environment.yml"
     shell:
@@ -240,6 +256,8 @@ for experiment in flow.experiments:
             ],
         log:
             f"{flow.folder}/logs/{experiment}-draw.log",
+        benchmark:
+            f"{flow.folder}/logs/{experiment}-draw.tsv"
         localrule: True
         conda:
             "environment.yml"
@@ -261,6 +279,8 @@ rule judge:
         f"{flow.folder}/claims.csv",
     log:
         f"{flow.folder}/logs/judge.log",
+    benchmark:
+        f"{flow.folder}/logs/judge.tsv"
     conda:
         "environment.yml"
     shell:
@@ -278,6 +298,8 @@ rule answer:
         f"{flow.folder}/questions.csv",
     log:
         f"{flow.folder}/logs/answer.log",
+    benchmark:
+        f"{flow.folder}/logs/answer.tsv"
     conda:
         "environment.yml"
     shell:
@@ -298,6 +320,8 @@ rule trace:
         f"{flow.folder}/provenance.json",
     log:
         f"{flow.folder}/logs/trace.log",
+    benchmark:
+        f"{flow.folder}/logs/trace.tsv"
     conda:
         "environment.yml"
     shell:
@@ -319,6 +343,8 @@ rule publish:
         f"{flow.folder}/report.html",
     log:
         f"{flow.folder}/logs/publish.log",
+    benchmark:
+        f"{flow.folder}/logs/publish.tsv"
     conda:
         "environment.yml"
     params:

@@ -114,6 +114,7 @@ def test_verdicts_of_a_table_like_the_real_one() -> None:
         "gradients_typical": "true",
         "gradients_rms": "false",
         "from_64": "false",
+        "gradients_related": "not measured",
         "inverse": "not measured",
         "half_precision": "not measured",
         "agreement": "not measured",

@@ -1,4 +1,5 @@
 import html
+import itertools
 import json
 import math
 import re
@@ -14,13 +15,28 @@ import pandas as pd
 import pytest
 from test_claims import LAWS, RULES, table
 
-from sqrtdk import claims, config, estimates, examples, summary, tables
+from sqrtdk import (
+    claims,
+    config,
+    crossings,
+    curves,
+    distances,
+    estimates,
+    examples,
+    questions,
+    summary,
+    tables,
+    tails,
+)
 from sqrtdk.estimates import Estimate
-from sqrtdk.experiments import scaling
+from sqrtdk.experiments import precision, scaling
+from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.figures import FIGURES
 from sqrtdk.keys import Column
-from sqrtdk.report import page, svg
-from sqrtdk.report.page import prose, read_caption, render
+from sqrtdk.report import gallery, svg, words
+from sqrtdk.report.gallery import read_caption
+from sqrtdk.report.page import render
+from sqrtdk.report.words import prose
 
 VOID = {"meta", "link", "br", "hr", "img", "input", "col", "base", "source", "wbr", "area"}
 HEADINGS = {f"h{level}": level for level in range(1, 7)}
@@ -90,7 +106,7 @@ class Page(HTMLParser):
 def build(
     folder: Path, frame: pd.DataFrame, *, pictures: bool = True, drop: tuple[str, ...] = ()
 ) -> Path:
-    """A run's folder with the tables of a frame, its ledger, and placeholder figures."""
+    """A folder of `scaling` with the tables of a frame, its ledger, and placeholder figures."""
     arms = {name: RULES.get(name, RULES["quarter"]) for name in frame["scaling"].unique()}
     settings: dict[str, Any] = {
         "d_k": sorted(map(int, frame["d_k"].unique())),
@@ -102,10 +118,26 @@ def build(
         "scaling": arms,
         "seed": list(range(int(frame["n_seeds"].max()))),
     }
-    run = config.Run("mine", 50, {"scaling": settings})
-    rows = claims.ledger(run, {"scaling": frame})
-    columns = [c for c in summary.columns(scaling.COLUMNS) if c.name not in drop]
-    write(folder / "scaling" / "summary.csv", frame, columns)
+    fill(folder, "scaling", settings, frame, drop)
+    for stem in STEMS if pictures else ():
+        tables.write_atomically(folder / "figures" / f"{stem}.svg", SVG)
+        tables.write_atomically(folder / "figures" / f"{stem}.png", b"")
+    return folder
+
+
+def fill(
+    folder: Path,
+    experiment: str,
+    settings: dict[str, Any],
+    frame: pd.DataFrame,
+    drop: tuple[str, ...] = (),
+) -> None:
+    """The folder of a run of one experiment: summary, ledger, configuration and provenance."""
+    run = config.Run("mine", 50, {experiment: settings})
+    rows = claims.ledger(run, {experiment: frame})
+    schema = summary.columns(EXPERIMENTS[experiment].COLUMNS)
+    columns = [c for c in schema if c.name not in drop]
+    write(folder / experiment / "summary.csv", frame, columns)
     tables.write_atomically(folder / "claims.csv", tables.text(rows, claims.COLUMNS))
     tables.write_atomically(folder / "config.yaml", run.to_yaml())
     record = {
@@ -115,10 +147,6 @@ def build(
     }
     record |= {"code": {"revision": "v1", "commit": "c0ffee", "changed": True}}  # type: ignore[dict-item]
     tables.write_atomically(folder / "provenance.json", json.dumps(record))
-    for stem in STEMS if pictures else ():
-        tables.write_atomically(folder / "figures" / f"{stem}.svg", SVG)
-        tables.write_atomically(folder / "figures" / f"{stem}.png", b"")
-    return folder
 
 
 def write(path: Path, frame: pd.DataFrame, columns: list[Column]) -> None:
@@ -178,7 +206,7 @@ def test_a_report_is_whole_safe_and_accessible(tmp_path: Path) -> None:
         assert {"href": f"figures/{stem}.png"} in found.all("a")
     pictures = [one for one in found.all("svg") if one.get("role") == "img"]
     assert len(pictures) == len(STEMS)
-    assert "Lines are means over 20 seeds" in found.words("figure-scaling-entropy")
+    assert "20 seeds." in found.words("figure-scaling-entropy")
 
 
 def test_the_answer_comes_first_and_every_claim_has_a_verdict(tmp_path: Path) -> None:
@@ -205,7 +233,12 @@ def ledger_of(folder: Path) -> list[dict[str, str]]:
 
 def plain(text: str) -> str:
     """Text as the page's words have it: d_k is set as an index, and some spaces do not break."""
-    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]*>", "", str(prose(text))))).strip()
+    return bare(str(prose(text)))
+
+
+def bare(markup: str) -> str:
+    """What a reader sees of some markup."""
+    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]*>", "", markup))).strip()
 
 
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e-?\d+)?(?![\w.]*\d)")
@@ -265,7 +298,7 @@ def test_odd_runs_have_a_report(tmp_path: Path, frame: pd.DataFrame, drop: tuple
     found = check(render(build(tmp_path, frame, drop=drop)))
     assert found.words("answer")
     if int(frame["n_seeds"].max()) == 1:
-        assert "One seed: there is no interval." in found.words("figure-scaling-entropy")
+        assert "One seed, no interval." in found.words("figure-scaling-entropy")
 
 
 def test_a_run_that_measures_none_of_the_answer_says_what_it_lacks(tmp_path: Path) -> None:
@@ -310,24 +343,290 @@ def quoted(text: str) -> str:
     return re.sub(r"^name: (.*)$", lambda m: f"name: {json.dumps(m[1])}", text, flags=re.MULTILINE)
 
 
-def test_the_note_of_real_weights_names_the_draw(tmp_path: Path) -> None:
+def add(path: Path, columns: tuple[Column, ...], *rows: dict[str, Any]) -> None:
+    """A table whose rows have zeros, or nothing, in every cell that is not given."""
+    usual = {c.name: "0" if c.read is str else c.read("0") for c in columns}
+    tables.write_atomically(path, tables.text([usual | row for row in rows], columns))
+
+
+def test_a_figure_has_the_seeds_of_its_own_table(tmp_path: Path) -> None:
     folder = build(tmp_path, table())
-    row = dict.fromkeys((column.name for column in examples.COLUMNS), 0) | {"seed": 7}
-    text = tables.text([row], examples.COLUMNS)
-    tables.write_atomically(folder / "scaling" / "weights.csv", text)
+    add(folder / "scaling/weights.csv", examples.COLUMNS, {"seed": 7})
+    add(folder / "scaling/tails.csv", tails.COLUMNS, {"n_seeds": 3}, {"n_seeds": 5})
     found = check(render(folder))
-    assert "One draw, seed 7: not an average." in found.words("figure-scaling-weights")
-    assert "scaling/weights.csv" in found.words("downloads")
+    assert "One draw, seed 7." in found.words("figure-scaling-weights")
+    assert "3 to 5 seeds." in found.words("figure-scaling-tails")
+    assert "20 seeds." in found.words("figure-scaling-max_weight")
+    assert "20 seeds." in found.words("scaling-max_weight-description")
 
 
-def test_the_dictionary_has_every_column(tmp_path: Path) -> None:
+SERIES = {"n_k": 16, "n_q": 8, "inputs": "gaussian", "dtype": "float64", "two_ln_n_k": 5.5452}
+NONE = {"d_k": math.nan, "ci_low": math.nan, "ci_high": math.nan, "exact": math.nan}
+
+
+def crossing(quantity: str, beyond: str = "", **numbers: Any) -> dict[str, Any]:
+    return SERIES | NONE | {"quantity": quantity, "beyond": beyond} | numbers
+
+
+def cells_of(text: str, name: str) -> list[list[str]]:
+    """The cells of a table's body, row by row, headers of rows included."""
+    body = text.partition(f'id="table-{name}"')[2].partition("</table>")[0].partition("</thead>")[2]
+    rows = re.findall(r"<tr.*?</tr>", body, flags=re.DOTALL)
+    cells = [re.findall(r"<t[hd].*?>(.*?)</t[hd]>", row, flags=re.DOTALL) for row in rows]
+    return [[bare(cell) for cell in row] for row in cells]
+
+
+def test_crossings_are_numbers_with_intervals_or_words(tmp_path: Path) -> None:
+    folder = build(tmp_path, table())
+    add(
+        folder / "scaling/crossings.csv",
+        crossings.COLUMNS,
+        crossing("half_entropy", d_k=7.04, ci_low=6.77, ci_high=7.25, exact=7.094),
+        crossing("grad_logits_rms", "never", exact=8536.02),
+        crossing("grad_logits_median", d_k=4.65),
+        crossing("grad_q_rms", "never", exact=math.inf),
+        crossing("grad_q_median", "always"),
+        crossing("grad_k_median", "never"),
+    )
+    text = render(folder)
+    check(text)
+    assert cells_of(text, "crossings") == [
+        ["half of the entropy gone", "7.0 (6.8 to 7.2) exact 7.094"],
+        ["2 ln nk, for comparison", "5.55"],
+        ["grad_logits", "rms", "none up to 1024 exact 8536"],
+        ["median", "4.65"],
+        ["grad_q", "rms", "never none up to 1024"],
+        ["median", "already at 4"],
+        ["grad_k", "rms", "undefined"],
+        ["median", "none up to 1024"],
+    ]
+
+
+def test_crossings_of_many_series_stay_compact(tmp_path: Path) -> None:
+    folder = build(tmp_path, table(n_k=range(2, 42)))
+    rows = [
+        crossing("half_entropy", d_k=9.0, n_k=n_k, n_q=n_q, inputs=inputs, dtype=dtype)
+        for n_k in range(2, 42)
+        for n_q in (8, 16)
+        for inputs in ("gaussian", "planted")
+        for dtype in ("float64", "float32")
+    ]
+    add(folder / "scaling/crossings.csv", crossings.COLUMNS, *rows)
+    text = render(folder)
+    found = check(text)
+    assert "Shown: 30 of 320 series." in found.words("table-crossings")
+    assert plain("n_k = 2, n_q = 8, inputs = gaussian, dtype = float64") in found.words("tables")
+    assert [len(row) for row in cells_of(text, "crossings")] == [31, 31]
+
+
+def test_a_run_without_any_crossing_has_no_table_of_them(tmp_path: Path) -> None:
+    folder = build(tmp_path, table())
+    add(folder / "scaling/crossings.csv", crossings.COLUMNS)
+    assert "table-crossings" not in render(folder)
+
+
+def test_the_concept_check_follows_the_claims(tmp_path: Path) -> None:
+    folder = build(tmp_path, table())
+    first = "Short <answer>. Of two sentences."
+    long = "A sentence with a number of 0.5 (0.4 to 0.6) in it. " * 5
+    add(
+        folder / "questions.csv",
+        questions.COLUMNS,
+        {"question": "Why d_k?", "answer": first, "figure": "scaling-entropy"},
+        {"question": "What else?", "answer": long.strip(), "figure": "scaling-missing"},
+    )
+    text = render(folder)
+    found = check(text)
+    sections = [a["id"] for a in found.all("section")]
+    assert sections[:4] == ["answer", "claims", "questions", "figures"]
+    part = text.partition('<section id="questions"')[2].partition("</section>")[0]
+    paragraphs = [bare(p) for p in re.findall(r"<p>(.*?)</p>", part)]
+    assert paragraphs == [first, *[plain(long[:52])] * 5]
+    assert part.count('href="#figure-scaling-entropy"') == 1
+    assert "scaling-missing" not in part
+    assert {"href": "#questions"} in found.all("a")
+
+
+def gated(z: float) -> pd.DataFrame:
+    """A table in which every mean of a metric with theory is z standard errors off."""
+    frame = table()
+    known = frame["metric"].isin(["entropy_nats", "max_weight", "grad_q_rms"])
+    frame.loc[known, "exact"] = frame.loc[known, "mean"]
+    frame.loc[known, "z"] = z
+    return frame
+
+
+@pytest.mark.parametrize(("z", "verdict"), [(1.0, "passed"), (5.0, "not passed")])
+def test_the_gate_stands_beside_the_answer(tmp_path: Path, z: float, verdict: str) -> None:
+    frame = gated(z)
+    found = check(render(build(tmp_path, frame)))
+    count = int(frame["z"].notna().sum())
+    line = f"{count} means, rms of z {z:.2f}, largest |z| {z:.1f}, {verdict}."
+    assert f"Measurement against theory: {line}" in found.words("answer")
+    low, high = summary.RMS_Z
+    assert f"is between {low} and {high} and the largest" in found.words("method")
+    assert f"below {summary.MAX_ABS_Z}" in found.words("method")
+    for metric in ("entropy_nats", "max_weight", "grad_q_rms"):
+        assert metric in found.words("method").partition("an exact value: ")[2]
+
+
+def test_a_gate_that_was_not_measured_says_so(tmp_path: Path) -> None:
     found = check(render(build(tmp_path, table())))
-    words = found.words("dictionary")
-    for column in (*scaling.COLUMNS, *summary.STATISTICS, *claims.COLUMNS):
-        assert column.name in words
-        assert plain(column.meaning) in words
+    assert "theory: not measured, no exact value with at least 20 seeds." in found.words("answer")
+    assert "No mean of this run has an exact value." in found.words("method")
+
+
+def test_rules_and_laws_are_those_of_the_configuration(tmp_path: Path) -> None:
+    folder = build(tmp_path, table(inputs=["gaussian", "planted"]))
+    path = folder / "config.yaml"
+    settings = path.read_text(encoding="utf-8")
+    more = "scale_rules:\n  qk: {rule: qk_norm, scale: 8}\n  cap: {rule: soft_cap, cap: null}\n"
+    path.write_text(settings.replace("scale_rules:\n", more), encoding="utf-8")
+    text = render(folder)
+    check(text)
+    laws = {row[0]: row[1:] for row in cells_of(text, "input_laws")}
+    rules = {row[0]: row[1:] for row in cells_of(text, "scale_rules")}
+    assert laws["planted"][:2] == ["planted", plain("cosine = 0.5")]
+    assert laws["planted"][2].startswith("Each query has a match: ")
+    assert rules["on"][:2] == ["power", plain("exponent = 0.5")]
+    # A formula that is a class has its words there.
+    assert "Cosine similarity of q and k times scale" in rules["qk"][2]
+    assert rules["cap"][1] == plain("cap = none")
+
+
+def half(
+    *, n_q: tuple[int, ...] = (8,), rules: tuple[str, ...] = ("on",)
+) -> tuple[dict[str, Any], pd.DataFrame]:
+    """Settings and summary of an experiment without theory and with axes of its own."""
+    settings: dict[str, Any] = {
+        "d_k": [2, 64],
+        "n_k": [16],
+        "n_q": list(n_q),
+        "inputs": {"gaussian": LAWS["gaussian"]},
+        "input_sd": [1, 16, 64],
+        "precision": ["float16", "bfloat16"],
+        "order": ["before", "after"],
+        "scaling": {name: RULES[name] for name in rules},
+        "seed": list(range(4)),
+    }
+    axes = [c for c in summary.columns(precision.COLUMNS) if c.axis and c.name != "metric"]
+    rows: list[dict[str, Any]] = []
+    for values in itertools.product(*(settings[axis.name] for axis in axes)):
+        at = dict(zip([axis.name for axis in axes], values, strict=True))
+        mean = 0.5 if at["order"] == "after" and at["input_sd"] == 64 else 0.25
+        for column in precision.COLUMNS:
+            if not column.axis:
+                numbers = {"mean": mean, "sd": 0.01, "median": mean, "n_seeds": 4}
+                ends = {"ci_low": mean - 0.01, "ci_high": mean + 0.01}
+                unknown = {"exact": math.nan, "z": math.nan}
+                rows.append(at | {"metric": column.name} | numbers | ends | unknown)
+    return settings, pd.DataFrame(rows)
+
+
+def test_a_run_of_half_precision_alone_has_its_own_answer_method_and_table(tmp_path: Path) -> None:
+    fill(tmp_path, "precision", *half())
+    text = render(tmp_path)
+    found = check(text)
+    assert "The order matters in float16" in found.words("answer")
+    method = found.words("method")
+    assert "total variation distance" in method
+    assert "chain rule" not in method
+    assert "From which" not in method
+    head = text.partition('id="table-precision-weight_error"')[2].partition("</thead>")[0]
+    names = [bare(x) for x in re.findall(r"<th [^>]*>(.*?)</th>", head)]
+    both = [plain(f"order = {order}") for order in ("before", "after")]
+    kinds = [plain(f"precision = {kind}") for kind in ("float16", "bfloat16")]
+    assert names == ["dk", *kinds, *both, *both]
+    one = ["0.25 (0.24 to 0.26)"] * 4
+    two = ["0.25 (0.24 to 0.26)", "0.50 (0.49 to 0.51)"] * 2
+    expected = []
+    for sd, row in ((1, one), (16, one), (64, two)):
+        expected += [[plain(f"input_sd = {sd}")], ["2", *row], ["64", *row]]
+    assert cells_of(text, "precision-weight_error") == expected
+    assert plain("At n_k = 16, n_q = 8, inputs = gaussian, scaling = on.") in found.words("tables")
+
+
+def test_more_axes_than_fit_side_by_side_become_blocks(tmp_path: Path) -> None:
+    fill(tmp_path, "precision", *half(n_q=(8, 16), rules=("off", "on")))
+    found = check(render(tmp_path))
+    assert plain("n_q = 16, input_sd = 64") in found.words("tables")
+    assert plain("precision = float16, scaling = off") in found.words("tables")
+    assert "Shown: 12 of 24 series." in found.words("tables")
+
+
+def test_a_run_of_related_vectors_alone_explains_its_cells(tmp_path: Path) -> None:
+    frame = table(n_k=[16], arms=["inverse", "off", "on"], inputs=["gaussian", "planted"])
+    settings: dict[str, Any] = {
+        "d_k": sorted(map(int, frame["d_k"].unique())),
+        "n_k": [16],
+        "n_q": [8],
+        "d_v": 8,
+        "inputs": LAWS,
+        "dtype": ["float64"],
+        "scaling": {name: RULES[name] for name in ("off", "on", "inverse")},
+        "seed": list(range(20)),
+    }
+    fill(tmp_path, "related", settings, frame)
+    text = render(tmp_path)
+    found = check(text)
+    for part in ("chain rule", "With a planted match"):
+        assert part in found.words("method")
+    assert "tails.csv" not in found.words("method")
+    # In the order of the configuration, not of the alphabet.
+    head = text.partition('id="table-related-max_weight"')[2].partition("</thead>")[0]
+    assert re.findall(r"<th [^>]*>(\w+)</th>", head) == ["off", "on", "inverse"] * 2
+
+
+def test_a_semicolon_inside_of_a_series_is_no_end_of_it() -> None:
+    row = {"claim": "agreement", "verdict": "true", "condition": "", "numbers": "all: 2 of 3; 4"}
+    assert words.gate([row])["text"] == "2 of 3; 4, passed"
+    assert words.gate([]) == {}
+
+
+TABLES = {
+    "scaling/runs.csv": scaling.COLUMNS,
+    "scaling/exact.csv": curves.COLUMNS,
+    "scaling/crossings.csv": crossings.COLUMNS,
+    "scaling/tails.csv": tails.COLUMNS,
+    "scaling/weights.csv": examples.COLUMNS,
+    "scaling/distances.csv": distances.COLUMNS,
+    "questions.csv": questions.COLUMNS,
+}
+
+
+def test_dictionary_and_downloads_have_every_table(tmp_path: Path) -> None:
+    folder = build(tmp_path, table())
+    for path, columns in TABLES.items():
+        add(folder / path, columns, {"quantity": "half_entropy"}, {"quantity": "grad_q_rms"})
+    text = render(folder)
+    found = check(text)
+    known = TABLES | {
+        "scaling/summary.csv": summary.columns(scaling.COLUMNS),
+        "claims.csv": claims.COLUMNS,
+    }
+    said = found.words("dictionary")
+    for path, columns in known.items():
+        assert f"{path}: " in said
+        for column in columns:
+            assert column.name in said
+            assert plain(column.meaning) in said
     for key in scaling.KEYS:
-        assert plain(key.meaning) in words
+        assert plain(key.meaning) in said
+    files = {row[0]: row[1:] for row in cells_of(text, "downloads")}
+    assert set(files) == {*known, "config.yaml", "provenance.json"}
+    for path in TABLES:
+        rows, size, what = files[path]
+        assert rows == "2"
+        assert re.fullmatch(r"[\d.]+ (bytes|kB)", size)
+        assert what
+
+
+def test_tables_with_the_same_columns_are_explained_once(tmp_path: Path) -> None:
+    folder = build(tmp_path, table())
+    path = folder / "config.yaml"
+    settings = path.read_text(encoding="utf-8")
+    path.write_text(settings.replace("[scaling]", "[scaling, related]"), encoding="utf-8")
+    assert "scaling/runs.csv, related/runs.csv" in check(render(folder)).words("dictionary")
 
 
 def test_the_same_folder_gives_the_same_page(tmp_path: Path) -> None:
@@ -344,7 +643,7 @@ def test_a_drawing_too_large_for_the_page_is_shown_as_a_picture(
     png = b"\x89PNG\r\n\x1a\n" + bytes(8) + struct.pack(">II", 1500, 750)
     (folder / "figures" / "scaling-entropy.png").write_bytes(png)
     (folder / "figures" / "scaling-entropy.svg").write_text(SVG + " " * 5000, encoding="utf-8")
-    monkeypatch.setattr(page, "LARGEST", 5000)
+    monkeypatch.setattr(gallery, "LARGEST", 5000)
     (image,) = check(render(folder)).all("img")
     assert image["alt"].startswith("Entropy of the attention weights. ")
     assert image["style"] == "--natural: 960px; aspect-ratio: 960 / 480"

@@ -184,7 +184,7 @@ class Claim:
     rule: str
     figure: str
     judge: Callable[[Any], Reading]
-    unrelated_only: bool = False
+    vectors: Literal["unrelated", "related"] | None = None
     caveat: str = ""
     experiment: str = "scaling"
     also: tuple[str, ...] = ()
@@ -349,6 +349,32 @@ def gradients_rms(series: Series) -> Reading:
     )
 
 
+def gradients_matched(series: Series) -> Reading:
+    """The smallest ratio, unscaled over scaled, of the rms gradients that pass the softmax."""
+    ratios = [series.ratio(f"grad_{x}_rms") for x in ("q", "k")]
+    larger = {
+        d_k: max((curve[d_k] for curve in ratios if d_k in curve), key=lambda x: x.mean)
+        for d_k in ratios[0]
+        if d_k > 1
+    }
+    if not larger:
+        raise MissingError("at d_k = 1 both arms are the same, and there is no larger d_k")
+    d_k = min(larger, key=lambda x: (larger[x].high, larger[x].mean))
+    smallest = larger[d_k]
+    holds = past(smallest, 1.0, above=False)
+    verb = "vanish" if holds else "do not vanish"
+    return Reading(
+        holds,
+        f"without over with scaling {estimate(smallest)} at d_k = {d_k}",
+        f"Of vectors that are related, the gradients as a whole {verb}: at d_k = {d_k} the root "
+        f"mean square of the gradient that reaches q and k is {estimate(smallest, ' times')} what "
+        "it is with scaling.",
+        f"larger of the ratios for q and k at d_k = {d_k}",
+        smallest,
+        abs(math.log(max(smallest.mean, 1e-300))),
+    )
+
+
 def stable(series: Series) -> Reading:
     """The range of the scaled entropy over d_k, relative to its largest value."""
     curve = series.curve("scaled", "entropy_nats")
@@ -377,8 +403,6 @@ def stable(series: Series) -> Reading:
 
 def stable_inverse(series: Series) -> Reading:
     """The range of the entropy over d_k with 1/d_k, for related vectors, and how flat it is."""
-    if series.unrelated:
-        raise MissingError("the claim is about related vectors")
     curve = series.curve("inverse", "entropy_nats")
     if len(curve) < 2:
         raise MissingError("a range over d_k needs two values of it")
@@ -505,7 +529,7 @@ CLAIMS = (
         f"interval within {SLOPE_TOLERANCE} of 1/2; false where it lies wholly outside.",
         "scaling-logit_std",
         scores_grow,
-        unrelated_only=True,
+        vectors="unrelated",
     ),
     Claim(
         "saturation",
@@ -550,6 +574,18 @@ CLAIMS = (
         "there.",
         "scaling-gradients",
         gradients_rms,
+        vectors="unrelated",
+    ),
+    Claim(
+        "gradients_related",
+        "Where queries and keys are related, they do vanish.",
+        "True where the root mean squares of the gradients with respect to q and k are both "
+        "smaller without scaling than with it at some d_k above 1; false where one is larger at "
+        "all of them.",
+        "related-gradients",
+        gradients_matched,
+        vectors="related",
+        experiment="related",
     ),
     Claim(
         "from_64",
@@ -559,7 +595,7 @@ CLAIMS = (
         "between two values of the grid, linear in ln d_k.",
         "scaling-entropy",
         from_64,
-        unrelated_only=True,
+        vectors="unrelated",
     ),
     Claim(
         "inverse",
@@ -569,6 +605,7 @@ CLAIMS = (
         "largest.",
         "related-entropy",
         stable_inverse,
+        vectors="related",
         experiment="related",
     ),
     Claim(
@@ -641,8 +678,8 @@ def judge(claim: Claim, series: Sequence[Subject]) -> tables.Row:
     lacking: dict[str, list[Subject]] = {}
     for one in series:
         try:
-            if claim.unrelated_only and not one.unrelated:
-                raise MissingError("the claim is about unrelated vectors")
+            if claim.vectors is not None and one.unrelated != (claim.vectors == "unrelated"):
+                raise MissingError(f"the claim is about {claim.vectors} vectors")
             readings.append((one, claim.judge(one)))
         except MissingError as reason:
             lacking.setdefault(str(reason), []).append(one)

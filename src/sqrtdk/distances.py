@@ -49,7 +49,8 @@ def by_quarter(weights: Array) -> Array:
     quarter = np.minimum((distance * QUARTERS).astype(int), QUARTERS - 1)
     with np.errstate(invalid="ignore"):
         total = np.bincount(quarter.ravel(), weights.ravel(), QUARTERS)
-        return n_k * total / np.bincount(quarter.ravel(), minlength=QUARTERS)
+        found: Array = n_k * total / np.bincount(quarter.ravel(), minlength=QUARTERS)
+    return found
 
 
 def rows(settings: Mapping[str, Any]) -> Iterator[tables.Row]:

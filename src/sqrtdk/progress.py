@@ -16,7 +16,15 @@ from typing import TextIO
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
-MILLISECONDS = {"draw": 6000, "publish": 2000}
+MILLISECONDS = {
+    "draw_scaling": 9000,
+    "draw_related": 4000,
+    "draw_precision": 3000,
+    "expect": 2500,
+    "cross": 5000,
+    "spread": 3000,
+    "publish": 2500,
+}
 """Work of the jobs that take longer than most, for the estimate of the time left."""
 
 TOLD_BY_PROGRESS = (

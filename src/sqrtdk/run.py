@@ -8,6 +8,7 @@ Prints CSV (on a terminal, a readable list) with the same digits as the pipeline
 
 import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -81,8 +82,11 @@ def main() -> None:
         overrides = [word for word in sys.argv[1:] if not word.startswith("-")]
         sweep = bool({"-m", "--multirun"} & set(options))
         checked = config.check_overrides(overrides, extra=["out"], sweep=sweep)
-        sys.argv[1:] = options + checked
-        job()
+        with tempfile.TemporaryDirectory() as scratch:
+            # Hydra writes a record of a sweep; what a person asked for goes to `out`.
+            kept = [f"hydra.sweep.dir={scratch}"] if sweep else []
+            sys.argv[1:] = [*options, *kept, *checked]
+            job()
         if out is not None:
             done.sort(key=tables.axes_of(table))
             tables.write_atomically(out, tables.text(done, table))

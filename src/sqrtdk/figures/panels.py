@@ -182,7 +182,8 @@ def log_axis(
         axes.set_ylim(limits)
     axis.set_major_locator(FixedLocator(ticks))
     axis.set_minor_locator(NullLocator())
-    axis.set_ticklabels([style.number(tick) for tick in ticks])
+    # An eighth has three digits.
+    axis.set_ticklabels([f"{x:.3g}" if base == 2 and x < 1 else style.number(x) for x in ticks])
 
 
 @dataclass(frozen=True)

@@ -103,12 +103,32 @@ def save(figure: Figure, folder: Path, name: str) -> None:
 
 
 def _shorter(svg: bytes) -> bytes:
-    """Without indent and digits below 1/100 point: a fifth less in the page that embeds it.
+    r"""The same picture in a quarter fewer bytes, for the page that embeds it.
 
-    >>> _shorter(b'<use x="53.999532" y="7.5" transform="scale(0.015625)"/>')
-    b'<use x="53.99" y="7.5" transform="scale(0.015625)"/>'
+    No indent, no digits below 1/100 point, short names and places of glyphs, and a style that all
+    uses of a group share stands on the group.
+
+    >>> _shorter(b'<g>\n  <use x="53.999532" y="7.5" style="fill: red"/>\n</g>')
+    b'<g style="fill: red">\n<use x="53.99" y="7.5"/>\n</g>'
+    >>> _shorter(b'<use xlink:href="#DejaVuSans-3" transform="translate(61.621094 0)"/>')
+    b'<use xlink:href="#g3" x="61.62"/>'
     """
-    return re.sub(rb'(?<=[ "])(-?\d+\.\d\d)\d+(?=[ "\n])', rb"\1", re.sub(rb"\n +", b"\n", svg))
+    svg = re.sub(rb"\n +", b"\n", svg)
+    svg = re.sub(rb'(?<=[#"])DejaVuSans-(?:(B)old-)?(?=[0-9a-f]+")', rb"\1g", svg)
+    svg = re.sub(rb'(<use [^>]*) transform="translate\((\S+) 0\)"/>', rb'\1 x="\2"/>', svg)
+    svg = re.sub(rb'(?<=[ "])(-?\d+\.\d\d)\d+(?=[ "\n])', rb"\1", svg)
+    return re.sub(rb'(<g(?: clip-path="[^"]*")?)>\n((?:<use [^>]*/>\n)+)(?=</g>)', _hoisted, svg)
+
+
+_STYLE = re.compile(rb' style="[^"]*"')
+
+
+def _hoisted(group: re.Match[bytes]) -> bytes:
+    opening, uses = group.groups()
+    styles = _STYLE.findall(uses)
+    if len(set(styles)) != 1 or len(styles) < uses.count(b"<use "):
+        return bytes(group[0])
+    return bytes(opening + styles[0] + b">\n" + _STYLE.sub(b"", uses))
 
 
 def _dpi(figure: Figure) -> float:
@@ -183,15 +203,24 @@ WHERE = ("n_q", "inputs", "dtype")
 """What tells the groups of a grid apart, beside n_k."""
 
 
-def says_seeds(table: pd.DataFrame, mark: str = "Band") -> str:
-    """What the marked intervals of a summary table are, and on how many seeds they rest."""
+def seeds(table: pd.DataFrame) -> str:
+    """On how many seeds a table rests, in words."""
     low, high = int(table["n_seeds"].min()), int(table["n_seeds"].max())
     if high == 1:
+        return "1 seed"
+    return f"{high} seeds" if low == high else f"{low} to {high} seeds"
+
+
+def says_seeds(table: pd.DataFrame, mark: str = "Band", *, seen: bool = False) -> str:
+    """What the marked intervals of a summary table are, and on how many seeds they rest.
+
+    Bars hide behind their points, unless they are `seen` in hollow ones.
+    """
+    if table["n_seeds"].max() == 1:
         return "1 seed: no interval."
-    seeds = f"{high} seeds" if low == high else f"{low} to {high} seeds"
-    missing = " (none where there is only one)" if low == 1 else ""
-    hidden = "" if mark == "Band" else ", unseen where smaller than the point"
-    return f"{mark}: 95\N{NBSP}% t-interval of the mean over {seeds}{missing}{hidden}."
+    missing = " (none where there is only one)" if table["n_seeds"].min() == 1 else ""
+    hidden = "" if seen or mark == "Band" else ", unseen where smaller than the point"
+    return f"{mark}: 95\N{NBSP}% t-interval of the mean over {seeds(table)}{missing}{hidden}."
 
 
 def says_where(table: pd.DataFrame, names: Sequence[str] = WHERE) -> str:

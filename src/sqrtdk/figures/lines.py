@@ -1,0 +1,275 @@
+"""Figures of metrics against d_k, one line or row of points an arm. Every number is read.
+
+Where theory has a metric, its exact curve is a thin line and the measured means are points on it;
+elsewhere a line joins the means.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from sqrtdk.figures import style
+from sqrtdk.figures.panels import (
+    End,
+    Panel,
+    fits_at_ends,
+    label_ends,
+    log_axis,
+    log_limits,
+    panels,
+    size_axis,
+)
+from sqrtdk.figures.style import INK, WHERE, Look
+
+Looks = Mapping[str, Look]
+Curves = Mapping[str, pd.DataFrame]
+"""Rows by arm, in order of d_k."""
+
+PAIR = ("rms", "median")
+"""The two averages of a gradient's row norms: they tell opposite stories."""
+
+NO_CURVES = pd.DataFrame(columns=["d_k", "n_k", "n_q", "scaling", "metric", "exact"])
+"""exact.csv of an experiment that theory does not cover."""
+
+
+def by_scaling(table: pd.DataFrame) -> pd.DataFrame:
+    """A summary with a line for each scale rule."""
+    return table.assign(arm=table["scaling"])
+
+
+def lines_of(table: pd.DataFrame, metric: str) -> dict[str, pd.DataFrame]:
+    """The rows of a metric, by arm and in order of d_k. Raises ValueError where groups mix."""
+    found = {}
+    for arm, rows in table[table["metric"] == metric].groupby("arm"):
+        if rows["d_k"].duplicated().any():
+            raise ValueError(f"{metric}, {arm}: several groups would become one zig-zag line")
+        found[str(arm)] = rows.sort_values("d_k")
+    return found
+
+
+def curves_of(exact: pd.DataFrame, panel: Panel, metric: str) -> dict[str, pd.DataFrame]:
+    """The exact curves of the arms whose measured rows in the panel have an exact value.
+
+    exact.csv does not know input laws: whether one is covered is what the summary says.
+    """
+    rows = panel.table[(panel.table["metric"] == metric) & panel.table["exact"].notna()]
+    if rows.empty:
+        return {}
+    chosen = exact[
+        (exact["metric"] == metric)
+        & (exact["n_k"] == panel.of("n_k"))
+        & (exact["n_q"] == panel.of("n_q"))
+        & exact["scaling"].isin(rows["arm"])
+    ]
+    return {str(arm): found.sort_values("d_k") for arm, found in chosen.groupby("scaling")}
+
+
+def plot_curve(axes: Axes, rows: pd.DataFrame, look: Look) -> None:
+    """An exact curve, thin; over one d_k it is a dash."""
+    axes.plot(
+        rows["d_k"], rows["exact"], color=look.color, linewidth=1, zorder=1.8, label="_exact",
+        marker="_" if len(rows) == 1 else "", markersize=18,
+    )  # fmt: skip
+
+
+def plot_bars(axes: Axes, x: pd.Series, low: np.ndarray, high: np.ndarray, look: Look) -> None:
+    """Vertical interval bars, all in one line with gaps."""
+    at = np.repeat(x.to_numpy(float), 3)
+    ends = np.column_stack([low, high, np.full(len(low), np.nan)]).ravel()
+    axes.plot(at, ends, color=look.color, linewidth=1.3, zorder=1.9, label="_interval")
+
+
+def plot_metric(
+    table: pd.DataFrame, axes: Axes, metric: str, looks: Looks, *, on_curve: Sequence[str] = ()
+) -> None:
+    """A metric's mean against d_k with its interval over seeds.
+
+    Arms `on_curve` are points with bars, the others lines with bands; a median is dashed. The
+    limits of a logarithmic axis must be final.
+    """
+    lines = lines_of(table, metric)
+    for arm, look in looks.items():
+        if arm not in lines:
+            continue
+        rows = lines[arm]
+        dashed = look.dashed or metric.endswith("_median")
+        axes.plot(
+            rows["d_k"], rows["mean"], color=look.color, marker=look.marker, label=arm,
+            linestyle="none" if arm in on_curve else "--" if dashed else "-",
+            markerfacecolor="none" if dashed else look.color,
+        )  # fmt: skip
+        known = rows.dropna(subset=["ci_low", "ci_high"])
+        low, high = (known[name].to_numpy(float) for name in ("ci_low", "ci_high"))
+        if axes.get_yscale() == "log":
+            # An interval of a mean of positive numbers may end below 0, which has no place there.
+            low = np.where(low > 0, low, axes.get_ylim()[0])
+        # A band over one d_k has no area.
+        if arm in on_curve or len(known) == 1:
+            plot_bars(axes, known["d_k"], low, high, look)
+        elif len(known):
+            axes.fill_between(known["d_k"], low, high, color=look.color, alpha=0.3, linewidth=0)
+
+
+def plot_exits(table: pd.DataFrame, axes: Axes, metric: str, looks: Looks) -> None:
+    """A triangle on the axis where a line leaves it downwards. The limits must be final."""
+    low = axes.get_ylim()[0]
+    for arm, rows in lines_of(table, metric).items():
+        below = rows[rows["mean"] < low]
+        if len(below):
+            axes.plot(
+                [below["d_k"].iloc[0]], [low], linestyle="none", marker="v", markersize=6,
+                color=looks[arm].color, clip_on=False, zorder=4, label="_exit",
+            )  # fmt: skip
+
+
+def plot_level(axes: Axes, y: float, text: str = "") -> None:
+    """A horizontal reference with its name. Over the lines: an arm may lie exactly on it."""
+    axes.axhline(y, color=INK, linestyle="--", linewidth=0.9, zorder=3)
+    axes.annotate(
+        text, (0.98, y), (0, 4), xycoords=("axes fraction", "data"),
+        textcoords="offset points", ha="right", va="bottom", fontsize=style.SMALL,
+    )  # fmt: skip
+
+
+def plot_ceiling(axes: Axes, panel: Panel) -> None:
+    """The entropy of equal weights."""
+    ceiling = math.log(panel.of("n_k"))
+    plot_level(axes, ceiling, f"ln n_k = {ceiling:.2f}")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of panels: the metrics that it shows and its y-axis, the same in all its panels.
+
+    With a `base` the axis is logarithmic and holds at most `powers` of it, the largest ones;
+    else it goes from 0 to `top`.
+    """
+
+    label: str
+    metrics: tuple[str, ...]
+    top: float = 1.04
+    base: int | None = None
+    powers: int = 99
+
+
+def build_lines(
+    table: pd.DataFrame,
+    rows: Sequence[Row],
+    sentence: str,
+    refer: Callable[[Axes, Panel], None] = lambda axes, panel: None,
+    *,
+    exact: pd.DataFrame = NO_CURVES,
+    looks: Looks | None = None,
+    across: str = "n_k",
+    where: Sequence[str] = WHERE,
+    mean: str = "mean",
+) -> Figure:
+    """A figure of metrics against d_k; `refer` adds a panel's reference lines.
+
+    The column `arm` of the summary says which line a row belongs to, `looks` how that looks, and
+    `mean` in words how seeds were pooled.
+    """
+    looks = looks or style.looks(table["arm"])
+    by_label = {row.label: row for row in rows}
+    names = [name_of(arm, metric, rows[0]) for arm in looks for metric in rows[0].metrics]
+    at_ends = fits_at_ends(names)
+    figure, made = panels(
+        table,
+        {row.label: row.metrics for row in rows},
+        across=across,
+        where=where,
+        margin=max(map(len, names)) if at_ends else 0,
+    )
+    marks = set()
+    for panel in made:
+        row, axes = by_label[panel.row], panel.axes
+        _set_axes(axes, row, table)
+        if panel.first:
+            axes.set_ylabel(row.label)
+        refer(axes, panel)
+        for metric in row.metrics:
+            curves = curves_of(exact, panel, metric)
+            for arm, curve in curves.items():
+                plot_curve(axes, curve, looks[arm])
+            plot_metric(panel.table, axes, metric, looks, on_curve=list(curves))
+            plot_exits(panel.table, axes, metric, looks)
+            arms = set(lines_of(panel.table, metric))
+            marks |= {"Bar"} if curves else set()
+            marks |= {"Band"} if arms - curves.keys() and len(set(table["d_k"])) > 1 else set()
+        if (panel.table["mean"] == 0).all():
+            axes.text(0.5, 0.5, "0 everywhere", transform=axes.transAxes, ha="center")
+        if at_ends:
+            label_ends(axes, list(ends_of(panel, row, looks)))
+    if made:
+        if not at_ends:
+            style.legend(figure, keys_of(looks, rows[0].metrics))
+        shown = table[table["metric"].isin([metric for row in rows for metric in row.metrics])]
+        style.note(figure, " ".join(small_print(shown, sentence, marks, mean, where)))
+    return figure
+
+
+def _set_axes(axes: Axes, row: Row, table: pd.DataFrame) -> None:
+    size_axis(axes, table["d_k"])
+    if row.base is None:
+        axes.set_ylim(-0.02 * row.top, row.top)
+    else:
+        means = table.loc[table["metric"].isin(row.metrics), "mean"]
+        log_axis(axes, log_limits(means, base=row.base, most=row.powers), base=row.base)
+
+
+def name_of(arm: str, metric: str, row: Row) -> str:
+    """What a line is called: its arm and, where a row shows a pair of averages, which one."""
+    return f"{arm} {metric.rpartition('_')[2]}" if len(row.metrics) > 1 else arm
+
+
+def ends_of(panel: Panel, row: Row, looks: Looks) -> Iterator[End]:
+    """The end of each line of a panel; one that is below the axis says where it goes."""
+    low = panel.axes.get_ylim()[0]
+    for metric in row.metrics:
+        for arm, rows in lines_of(panel.table, metric).items():
+            last = float(rows["mean"].iloc[-1])
+            goes = f"\n↓ {style.number(last)}" if last < low else ""
+            yield End(last, name_of(arm, metric, row) + goes, looks[arm].color)
+
+
+def keys_of(looks: Looks, metrics: Sequence[str]) -> list[Line2D]:
+    """The entries of a legend: the arms and, of a pair of averages, the two kinds of point."""
+    arms = [
+        Line2D(
+            [], [], color=look.color, marker=look.marker, label=arm,
+            linestyle="--" if look.dashed else "-",
+            markerfacecolor="none" if look.dashed else look.color,
+        )
+        for arm, look in looks.items()
+    ]  # fmt: skip
+    if len(metrics) == 1:
+        return arms
+    rms, median = PAIR
+    return [
+        *arms,
+        Line2D([], [], color=INK, marker="o", linestyle="-", label=rms),
+        Line2D([], [], color=INK, marker="o", linestyle="--", markerfacecolor="none", label=median),
+    ]
+
+
+def small_print(
+    shown: pd.DataFrame, sentence: str, marks: set[str], mean: str, where: Sequence[str]
+) -> Iterator[str]:
+    """What a reader must know of the marks, the seeds and the axes that no panel names."""
+    if sentence:
+        yield sentence
+    over = f"{mean} over seeds" if shown["n_seeds"].max() > 1 else "of one seed"
+    if "Bar" in marks:
+        yield f"Points: {over}. Thin line: exact expectation, not a fit."
+        if "Band" in marks:
+            yield "Thick line: joins points for which there is none."
+    else:
+        yield f"Points and lines: {over}."
+    yield style.says_seeds(shown, " or ".join(sorted(marks)).capitalize() or "Bar")
+    yield style.says_where(shown, where)

@@ -1,0 +1,226 @@
+"""From which d_k on: half of the entropy is gone early, gradients are smaller late or never."""
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, NullLocator
+
+from sqrtdk import keys
+from sqrtdk.figures import style
+from sqrtdk.figures.command import Tables
+from sqrtdk.figures.lines import PAIR
+from sqrtdk.figures.panels import heading, log_axis, log_limits, sheet, size_axis
+from sqrtdk.figures.style import INK, WHERE, Look
+
+HALF = "half_entropy"
+
+CHAPTER = 64
+"""The d_k from which on the chapter says that scaling matters."""
+
+TITLES = {
+    HALF: "half of the entropy gone",
+    "rms": "rms gradient smaller",
+    "median": "median gradient smaller",
+}
+
+D_K = f"{keys.D_K.name} ({keys.D_K.unit})"
+
+SMALL_MARK, RING = 3.0, 8.5
+"""Points of a measured marker, and of the exact one around it."""
+
+
+class Span(NamedTuple):
+    """Where d_k is on the axis of the gradients' panels, and where those without a d_k stand."""
+
+    low: float
+    high: float
+    always: float
+    never: float
+
+    def place(self, d_k: float, beyond: str) -> float:
+        """Where a crossing stands; infinity is never."""
+        if beyond or math.isinf(d_k):
+            return self.always if beyond == "always" else self.never
+        return d_k
+
+
+def span_of(table: pd.DataFrame, largest: int) -> Span:
+    """The span of all crossings, the grid's largest d_k and the chapter's."""
+    found = table[["d_k", "ci_low", "ci_high", "exact"]].to_numpy(float).ravel()
+    found = found[np.isfinite(found)]
+    low, high = min([CHAPTER / 4, *found]), max([CHAPTER * 4, largest, *found])
+    step = (high / low) ** 0.16
+    return Span(low, high, low / step, high * step)
+
+
+def split(table: pd.DataFrame) -> pd.DataFrame:
+    """The crossings with what they are about: `kind` and, of a gradient, with respect to what."""
+    parts = table["quantity"].str.extract(r"^grad_(?P<x>\w+)_(?P<kind>rms|median)$")
+    return table.assign(x=parts["x"], kind=parts["kind"].fillna(HALF))
+
+
+def build_onset(tables: Tables) -> Figure:
+    """Where half of the entropy is gone, and where gradients become smaller without scaling."""
+    table, measured = split(tables["crossings"]), tables["summary"]
+    kinds = [kind for kind in (HALF, *PAIR) if (table["kind"] == kind).any()]
+    if not kinds:
+        return style.nothing(
+            "a crossing takes scaling off (and on, for gradients) and more than one key."
+        )
+    blocks = [block for _, block in table.groupby(list(WHERE))]
+    varying = [name for name in WHERE if len(set(table[name])) > 1]
+    looks = style.look_of_sizes(table["n_k"])
+    span = span_of(table[table["kind"] != HALF], int(measured["d_k"].max()))
+    # Rows that are high enough for a ring for every n_k.
+    headings = 2 + len(varying) + max(0, 3 * (len(looks) - 2))
+    figure, grid = sheet(len(blocks), len(kinds), margin=2, headings=headings * len(blocks))
+    for i, block in enumerate(blocks):
+        for j, kind in enumerate(kinds):
+            axes = figure.add_subplot(grid[i, j])
+            rows = block[block["kind"] == kind]
+            names = {name: rows[name].iloc[0] for name in varying} if j == 0 else {}
+            axes.set_title("\n".join(filter(None, [heading(names), TITLES[kind]])))
+            if kind == HALF:
+                plot_halves(axes, rows, looks)
+            else:
+                plot_crossings(axes, rows, looks, span, labelled=j == 0 or kinds[j - 1] == HALF)
+    style.legend(
+        figure,
+        [
+            Line2D(
+                [], [], color=look.color, marker=look.marker, linestyle="none", label=f"n_k = {n_k}"
+            )
+            for n_k, look in looks.items()
+        ],
+    )  # fmt: skip
+    style.note(figure, " ".join(small_print(table, measured, kinds)))
+    return figure
+
+
+def small_print(table: pd.DataFrame, measured: pd.DataFrame, kinds: list[str]) -> list[str]:
+    """What the marks are."""
+    several = measured["n_seeds"].max() > 1
+    said = [
+        "The d_k from which on, without scaling, half of the entropy is gone, or the rms or the "
+        "median of the gradient's row norms is smaller than with scaling."
+    ]
+    said += ["Filled: measured, interpolated between the d_k of the grid."]
+    if several:
+        said += [
+            f"Bar: where the ends of the 95\N{NBSP}% t-intervals over {style.seeds(measured)} "
+            "cross, unseen where smaller than the point."
+        ]
+    else:
+        said += ["1 seed: no interval."]
+    if table["exact"].notna().any():
+        said += ["Ring: exact."]
+    if HALF in kinds:
+        said += ["Dashed curve: 2 ln n_k, the random energy model."]
+    said += [f"Dashed straight: d_k = {CHAPTER}, from which on the chapter sees an effect."]
+    if set(kinds) & set(PAIR):
+        said += [
+            f"never: not up to d_k = {measured['d_k'].max()}, the grid's largest (filled), or at "
+            "no d_k (ring)."
+        ]
+    if (table["beyond"] == "always").any():
+        said += ["always: at every d_k of the grid above 1."]
+    if (table.loc[table["kind"] == HALF, "beyond"] != "").any():
+        said += ["↓ ↑: below, or above, every d_k of the grid."]
+    return [*said, style.says_where(table)]
+
+
+def plot_halves(axes: Axes, rows: pd.DataFrame, looks: Mapping[int, Look]) -> None:
+    """The d_k at which half of the entropy is gone, against n_k."""
+    size_axis(axes, rows["n_k"])
+    axes.set_xlabel(f"{keys.N_K.name} ({keys.N_K.unit})")
+    axes.set_ylabel(D_K)
+    shown = rows[["d_k", "ci_low", "ci_high", "exact", "two_ln_n_k"]].to_numpy(float).ravel()
+    limits = log_limits(pd.Series([*shown[np.isfinite(shown)], CHAPTER]), base=2, most=24)
+    log_axis(axes, (limits[0], limits[1] * 1.3), base=2)
+    axes.axhline(CHAPTER, color=INK, linestyle="--", linewidth=0.9)
+    axes.plot(
+        rows["n_k"], rows["two_ln_n_k"], color=INK, linestyle="--", linewidth=0.9, label="_law",
+        marker="_" if len(rows) == 1 else "", markersize=18,
+    )  # fmt: skip
+    axes.annotate(
+        f"d_k = {CHAPTER}", (0.02, CHAPTER), (0, 3), xycoords=("axes fraction", "data"),
+        textcoords="offset points", fontsize=style.SMALL,
+    )  # fmt: skip
+    last = rows.sort_values("n_k").iloc[-1]
+    # Above the line, or beside the dash that it is at one n_k.
+    shift, side = ((-2, 5), "right") if len(rows) > 1 else ((12, -3), "left")
+    axes.annotate(
+        "2 ln n_k", (last["n_k"], last["two_ln_n_k"]), shift, textcoords="offset points",
+        ha=side, fontsize=style.SMALL,
+    )  # fmt: skip
+    for row in rows.to_dict("records"):
+        n_k, look = row["n_k"], looks[row["n_k"]]
+        axes.plot([n_k, n_k], [row["ci_low"], row["ci_high"]], color=look.color, label="_interval")
+        axes.plot(
+            n_k, row["d_k"], color=look.color, marker=look.marker, markersize=SMALL_MARK,
+            linestyle="none", label=f"{n_k}",
+        )  # fmt: skip
+        if row["beyond"]:
+            below = row["beyond"] == "always"
+            axes.annotate(
+                "↓" if below else "↑", (n_k, 0.02 if below else 0.98), color=look.color,
+                xycoords=("data", "axes fraction"), ha="center", va="bottom" if below else "top",
+            )  # fmt: skip
+        plot_ring(axes, n_k, row["exact"], look)
+
+
+def plot_ring(axes: Axes, x: float, y: float, look: Look) -> None:
+    """An exact value around the measured one."""
+    if math.isfinite(x) and math.isfinite(y):
+        axes.plot(
+            x, y, color=look.color, marker=look.marker, markersize=RING, markeredgewidth=0.9,
+            markerfacecolor="none", linestyle="none", label="_exact",
+        )  # fmt: skip
+
+
+def plot_crossings(
+    axes: Axes, rows: pd.DataFrame, looks: Mapping[int, Look], span: Span, *, labelled: bool
+) -> None:
+    """For each gradient and n_k, from which d_k on it is smaller without scaling."""
+    names = list(dict.fromkeys(rows["x"]))
+    _set_places(axes, span, always="always" in set(rows["beyond"]))
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.yaxis.set_major_locator(FixedLocator(range(len(names))))
+    axes.set_yticklabels([f"grad_{x}" for x in names] if labelled else [""] * len(names))
+    axes.tick_params(axis="y", length=0)
+    axes.grid(visible=False, axis="y")
+    for edge in range(1, len(names)):
+        axes.axhline(edge - 0.5, color=style.RULE, linewidth=0.6)
+    axes.axvline(CHAPTER, color=INK, linestyle="--", linewidth=0.9)
+    axes.axvline((span.high * span.never) ** 0.5, color=INK, linewidth=0.8)
+    order = {n_k: i for i, n_k in enumerate(looks)}
+    for row in rows.to_dict("records"):
+        look = looks[row["n_k"]]
+        y = names.index(row["x"]) + 0.8 * ((order[row["n_k"]] + 0.5) / len(order) - 0.5)
+        axes.plot([row["ci_low"], row["ci_high"]], [y, y], color=look.color, label="_interval")
+        axes.plot(
+            span.place(row["d_k"], row["beyond"]), y, color=look.color, marker=look.marker,
+            markersize=SMALL_MARK, linestyle="none", label=f"{row['x']} {row['n_k']}",
+        )  # fmt: skip
+        if not math.isnan(row["exact"]):
+            plot_ring(axes, span.place(row["exact"], ""), y, look)
+
+
+def _set_places(axes: Axes, span: Span, *, always: bool) -> None:
+    log_axis(axes, (span.low, span.high), base=2, along="x")
+    near = (span.never / span.high) ** 0.4
+    low, high = (span.low * near if always else span.low), span.high / near
+    ticks = {float(tick): style.number(tick) for tick in axes.get_xticks() if low <= tick <= high}
+    ticks |= {span.never: "never"} | ({span.always: "always"} if always else {})
+    step = span.never / span.high
+    axes.set_xlim((span.always if always else span.low) / step**0.5, span.never * step**0.5)
+    axes.xaxis.set_major_locator(FixedLocator(list(ticks)))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xticklabels(ticks.values())
+    axes.set_xlabel(D_K)

@@ -1,0 +1,137 @@
+"""A run's folder: its files, and what every key and column in them means."""
+
+import csv
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from sqrtdk import (
+    claims,
+    config,
+    crossings,
+    curves,
+    distances,
+    estimates,
+    examples,
+    questions,
+    summary,
+    tails,
+)
+from sqrtdk.experiments.registry import EXPERIMENTS
+from sqrtdk.keys import Column
+
+
+class File(NamedTuple):
+    """A file beside the page. `rows` is empty for what is no table."""
+
+    path: str
+    what: str
+    rows: str
+    size: str
+
+
+class Schema(NamedTuple):
+    """The dictionary of one table or of the configuration, or of several that have the same."""
+
+    names: list[str]
+    note: str
+    entries: list[tuple[str, str, str]]
+
+
+class Table(NamedTuple):
+    """What one row of a table is, and its columns."""
+
+    note: str
+    columns: tuple[Column, ...]
+
+
+def known(experiments: Iterable[str]) -> dict[str, Table]:
+    """Every table that a run of these experiments can have, by its path."""
+    result = {}
+    for name in experiments:
+        schema = EXPERIMENTS[name].COLUMNS
+        result[f"{name}/runs.csv"] = Table("One row per cell.", tuple(schema))
+        result[f"{name}/summary.csv"] = Table(
+            "One row per metric and combination of axes, over the seeds.", summary.columns(schema)
+        )
+        result[f"{name}/exact.csv"] = Table(
+            "One row per exact value, also between the d_k of the grid.", curves.COLUMNS
+        )
+    for module, note in (
+        (crossings, "From which d_k on: one row per series and quantity."),
+        (tails, "How a gradient is spread over its rows: one row per rank shown."),
+        (examples, "Weights of a few cells, the first queries and keys."),
+        (distances, "Weight by distance from the query: one row per quarter."),
+    ):
+        name = "weights" if module is examples else module.__name__.rpartition(".")[2]
+        result[f"scaling/{name}.csv"] = Table(note, module.COLUMNS)
+    result["claims.csv"] = Table("One row per claim.", claims.COLUMNS)
+    result["questions.csv"] = Table("One row per question of the concept check.", questions.COLUMNS)
+    return result
+
+
+OTHERS = {
+    "config.yaml": "The resolved configuration.",
+    "provenance.json": "Code, versions, machine, command, and digests of the tables.",
+}
+
+
+def downloads(folder: Path, experiments: Iterable[str]) -> list[File]:
+    """Every table and record of the run, with its size; figures have their links beside them."""
+    notes = OTHERS | {path: table.note for path, table in known(experiments).items()}
+    found = []
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder)
+        hidden = path.name.startswith(".") or name.parts[0] == "logs"
+        if path.suffix in (".csv", ".json", ".yaml") and not hidden:
+            what = notes.get(name.as_posix(), "")
+            found.append(File(name.as_posix(), what, _count(path), _size(path.stat().st_size)))
+    return found
+
+
+def _count(path: Path) -> str:
+    """Rows of a table, without reading it as one: no cell of ours holds a line end."""
+    if path.suffix != ".csv":
+        return ""
+    with path.open("rb") as file:
+        return str(sum(chunk.count(b"\n") for chunk in iter(lambda: file.read(2**20), b"")) - 1)
+
+
+def _size(count: int) -> str:
+    for unit, scale in (("MB", 1e6), ("kB", 1e3)):
+        if count >= scale:
+            return f"{estimates.number(count / scale, 2)} {unit}"
+    return f"{count} bytes"
+
+
+def dictionary(folder: Path, experiments: Iterable[str]) -> list[Schema]:
+    """What every key and every column means, from the definitions that the code itself uses."""
+    experiments = list(experiments)
+    run = [(name, "", meaning) for name, meaning in config.RUN_KEYS.items()]
+    found = [Schema(["config.yaml"], "Keys of the whole run.", run)]
+    for name in experiments:
+        keys = [
+            (key.name, key.unit, f"{key.meaning} ({key.allowed})") for key in EXPERIMENTS[name].KEYS
+        ]
+        found.append(Schema([f"config.yaml: {name}"], "Keys of the experiment.", keys))
+    for path, table in known(experiments).items():
+        # The two that every experiment has are explained also where they were not kept.
+        if path.endswith(("/runs.csv", "/summary.csv")) or (folder / path).is_file():
+            columns = [(column.name, column.unit, column.meaning) for column in table.columns]
+            found.append(Schema([path], table.note, columns))
+    merged: list[Schema] = []
+    for schema in found:
+        same = next((one for one in merged if one[1:] == schema[1:]), None)
+        if same:
+            same.names.extend(schema.names)
+        else:
+            merged.append(schema)
+    return merged
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """A table as it is on disk, all cells text; none where there is no such file."""
+    if not path.is_file():
+        return []
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))

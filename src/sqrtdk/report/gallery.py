@@ -1,0 +1,89 @@
+"""The figures of a run as parts of the page, with their captions."""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from markupsafe import Markup
+
+from sqrtdk.figures import FIGURES
+from sqrtdk.report import svg
+from sqrtdk.report.files import read_rows
+
+CAPTIONS = Path(__file__).resolve().parent / "captions"
+
+LARGEST = 1_500_000
+"""Bytes of a drawing in the page. A larger one, of a grid with dozens of panels, is a picture."""
+
+SOURCES = {
+    "scaling-weights": "scaling/weights.csv",
+    "scaling-tails": "scaling/tails.csv",
+}
+"""The table that says on which seeds a figure rests, where that is not the summary."""
+
+
+class Caption(NamedTuple):
+    """A figure's words: a title and paragraphs."""
+
+    title: str
+    paragraphs: list[str]
+
+
+class Figure(NamedTuple):
+    """A figure of the page. `files` are the links to it by format."""
+
+    stem: str
+    caption: Caption
+    note: str
+    picture: Markup
+    files: dict[str, str]
+
+
+def figures(folder: Path, experiments: Iterable[str]) -> list[Figure]:
+    """The run's figures that exist, in the report's order."""
+    result = []
+    for experiment in experiments:
+        for what in FIGURES.get(experiment, ()):
+            stem = f"{experiment}-{what}"
+            path = folder / "figures" / f"{stem}.svg"
+            if not path.is_file():
+                continue
+            caption = read_caption(CAPTIONS / f"{stem}.rst", stem)
+            note = seeds(read_rows(folder / SOURCES.get(stem, f"{experiment}/summary.csv")))
+            description = " ".join([*caption.paragraphs, note])
+            words = {"title": caption.title, "description": description}
+            image = path.with_suffix(".png")
+            if path.stat().st_size > LARGEST and image.is_file():
+                picture = svg.raster(image.read_bytes(), **words)
+            else:
+                picture = svg.inline(path.read_text(encoding="utf-8"), prefix=stem, **words)
+            beside = {
+                ending: f"figures/{stem}.{ending}"
+                for ending in ("svg", "png")
+                if path.with_suffix(f".{ending}").is_file()
+            }
+            result.append(Figure(stem, caption, note, picture, beside))
+    return result
+
+
+def read_caption(path: Path, stem: str) -> Caption:
+    """A caption file: a title, a line of =, and paragraphs. Without one, the figure's name."""
+    if not path.is_file():
+        return Caption(stem.replace("-", ": ", 1).replace("_", " "), [])
+    title, _, *body = [*path.read_text(encoding="utf-8").splitlines(), ""]
+    blocks = re.split(r"\n\s*\n", "\n".join(body).strip())
+    paragraphs = [" ".join(block.split()).replace("``", "") for block in blocks]
+    return Caption(title.strip().replace("``", ""), [text for text in paragraphs if text])
+
+
+def seeds(rows: list[dict[str, str]]) -> str:
+    """On how many seeds a figure of a table rests. What its bands are, the figure itself says."""
+    if not rows or not {"seed", "n_seeds"} & rows[0].keys():
+        return ""
+    if "seed" in rows[0]:
+        return f"One draw, seed {rows[0]['seed']}."
+    counts = sorted({int(row["n_seeds"]) for row in rows})
+    if counts[-1] == 1:
+        return "One seed, no interval."
+    return f"{counts[0]} seeds." if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds."

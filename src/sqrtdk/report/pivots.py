@@ -1,0 +1,254 @@
+"""Compact tables of the page: headline metrics against d_k, and from which d_k on curves cross."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from sqrtdk import crossings, estimates, examples, summary
+from sqrtdk.estimates import Estimate
+from sqrtdk.experiments.registry import EXPERIMENTS
+from sqrtdk.keys import Column
+
+HEADLINES = {
+    "scaling": (
+        "logit_std",
+        "entropy_normalized",
+        "effective_keys",
+        "max_weight",
+        "grad_logits_dead_entries",
+        "grad_logits_median",
+        "grad_q_rms",
+    ),
+    "related": ("entropy_normalized", "max_weight", "grad_logits_dead_entries", "grad_q_rms"),
+    "precision": ("weight_error", "overflow_share"),
+}
+"""The metrics that the page tabulates; of an experiment without an entry, the first six."""
+
+SIDE_BY_SIDE = {"precision": "order"}
+"""The axis whose values stand next to each other, where that is not the scale rule."""
+
+ROWS, CELLS, COLUMNS = 16, 30, 10
+"""Values of d_k, series times arms, and columns that a table shows at most; summary.csv has all.
+More columns than fit a page become blocks, one under the other."""
+
+Rows = list[tuple[int, list["Cell | None"]]]
+
+
+class Cell(NamedTuple):
+    """One number of a table: the mean, and beneath it the interval and the exact value."""
+
+    mean: str
+    interval: str = ""
+    exact: str = ""
+
+
+class Table(NamedTuple):
+    """A metric by d_k: blocks of rows, and in each the same series (columns) and arms.
+
+    `fixed` are the axes that have one value in the whole table, `left_out` what is not shown.
+    """
+
+    name: str
+    meaning: str
+    unit: str
+    series: list[str]
+    arms: list[str]
+    blocks: list[tuple[str, Rows]]
+    fixed: str
+    left_out: str
+
+
+class Crossings(NamedTuple):
+    """From which d_k on, by series (columns).
+
+    `half` is where half of the entropy is gone, `onset` is 2 ln n_k; each of the `gradients` has
+    a row for either way of pooling.
+    """
+
+    series: list[str]
+    half: list[Cell | None]
+    onset: list[str]
+    gradients: list[tuple[str, list[tuple[str, list[Cell | None]]]]]
+    fixed: str
+    left_out: str
+
+
+def read_summary(path: Path) -> pd.DataFrame:
+    """A summary as it is on disk, also one of another version: columns that it lacks are empty."""
+    frame = pd.read_csv(path, dtype=str, keep_default_na=False)
+    for column in summary.STATISTICS:
+        if column.name not in frame:
+            frame[column.name] = ""
+        if column.read is not str:
+            frame[column.name] = pd.to_numeric(frame[column.name])
+    if "d_k" in frame:
+        frame["d_k"] = frame["d_k"].astype(int)
+    return frame
+
+
+def pivots(experiment: str, table: pd.DataFrame, settings: Mapping[str, Any]) -> list[Table]:
+    """The headline metrics that the table has, each by d_k; values in the order of the settings.
+
+    None where an experiment does not sweep d_k or lacks the axis that stands side by side.
+    """
+    inner = SIDE_BY_SIDE.get(experiment, "scaling")
+    if not {"d_k", inner} <= set(table.columns):
+        return []
+    columns = {column.name: column for column in EXPERIMENTS[experiment].COLUMNS}
+    present = set(table["metric"])
+    headlines = HEADLINES.get(experiment, [name for name in columns if name in present][:6])
+    return [
+        _pivot(columns[name], table[table["metric"] == name], inner, settings)
+        for name in headlines
+        if name in present
+    ]
+
+
+def _pivot(column: Column, table: pd.DataFrame, inner: str, settings: Mapping[str, Any]) -> Table:
+    axes = [name for name in table.columns[: list(table.columns).index("metric")] if name != "d_k"]
+    values = {name: _ordered(table[name], settings.get(name)) for name in axes}
+    arms, sizes = values.pop(inner), sorted(set(table["d_k"]))
+    varying = [name for name in values if len(values[name]) > 1]
+    # The last axes stand side by side as far as there is room; the first make blocks.
+    split, width = len(varying), len(arms)
+    while split and width * len(values[varying[split - 1]]) <= COLUMNS:
+        split -= 1
+        width *= len(values[varying[split]])
+    down, across = varying[:split], varying[split:]
+    records = table.to_dict("records")
+    blocks, series = _groups(records, down, values), _groups(records, across, values)
+    shown_arms, shown_sizes = arms[:CELLS], examples.spread(sizes, ROWS)
+    shown = _some(blocks, CELLS // (len(shown_arms) * len(series)))
+    cells = {
+        (row["d_k"], *(row[name] for name in (*down, *across, inner))): _cell(row)
+        for row in records
+    }
+    columns = [(*one, arm) for one in series for arm in shown_arms]
+    return Table(
+        column.name,
+        column.meaning,
+        column.unit,
+        [_label(across, one) for one in series],
+        shown_arms if inner == "scaling" else [f"{inner} = {arm}" for arm in shown_arms],
+        [
+            (
+                _label(down, block),
+                [(d, [cells.get((d, *block, *one)) for one in columns]) for d in shown_sizes],
+            )
+            for block in shown
+        ],
+        _fixed(values),
+        _left_out(
+            (len(shown_sizes), len(sizes), "values of d_k"),
+            (len(shown) * len(series), len(blocks) * len(series), "series"),
+            (len(shown_arms), len(arms), f"values of {inner}"),
+        ),
+    )
+
+
+def _cell(row: Mapping[Any, Any]) -> Cell:
+    value = Estimate(*(float(row[x]) for x in ("mean", "ci_low", "ci_high")))
+    return _number(value, float(row["exact"]))
+
+
+def _number(value: Estimate, exact: float) -> Cell:
+    mean, _, interval = estimates.estimate(value).partition(" ")
+    return Cell(mean, interval, _exact(exact))
+
+
+def _exact(exact: float) -> str:
+    if math.isnan(exact):
+        return ""
+    return f"exact {'never' if math.isinf(exact) else estimates.number(exact, 4)}"
+
+
+# Crossings
+
+
+def from_which(rows: Sequence[Mapping[str, str]], settings: Mapping[str, Any]) -> Crossings | None:
+    """The rows of crossings.csv as a table; None where there are none."""
+    if not rows:
+        return None
+    axes = [column.name for column in crossings.COLUMNS if column.axis]
+    axes.remove("quantity")
+    values = {name: _ordered([row[name] for row in rows], settings.get(name)) for name in axes}
+    varying = [name for name in values if len(values[name]) > 1]
+    series = _groups(rows, varying, values)
+    shown = _some(series, CELLS)
+    sizes = sorted(d_k for d_k in settings["d_k"] if d_k > 1)
+    found = {(row["quantity"], *(row[name] for name in varying)): row for row in rows}
+
+    def cells(quantity: str) -> list[Cell | None]:
+        there = [found.get((quantity, *one)) for one in shown]
+        return [_crossing(row, sizes) if row else None for row in there]
+
+    onset = {tuple(row[name] for name in varying): row["two_ln_n_k"] for row in rows}
+    gradients = [
+        (f"grad_{x}", [(pooled, cells(f"grad_{x}_{pooled}")) for pooled in ("rms", "median")])
+        for x in crossings.GRADIENTS
+    ]
+    return Crossings(
+        [_label(varying, one) for one in shown],
+        cells(crossings.HALF),
+        [estimates.number(float(onset[one])) for one in shown],
+        [(x, pair) for x, pair in gradients if any(cell for _, row in pair for cell in row)],
+        _fixed(values),
+        _left_out((len(shown), len(series), "series")),
+    )
+
+
+def _crossing(row: Mapping[str, str], sizes: Sequence[int]) -> Cell:
+    """A crossing as a cell. That the grid has none says nothing of larger d_k; theory does."""
+    exact = float(row["exact"] or "nan")
+    if row["d_k"]:
+        value = Estimate(*(float(row[x] or "nan") for x in ("d_k", "ci_low", "ci_high")))
+        return _number(value, exact)
+    words = {"never": f"none up to {sizes[-1]}", "always": f"already at {sizes[0]}"}
+    measured = words.get(row["beyond"], "undefined")
+    if math.isinf(exact) and row["beyond"] == "never":
+        return Cell("never", measured)
+    return Cell(measured, "", _exact(exact))
+
+
+# Series
+
+
+def _ordered(column: Iterable[str], given: object) -> list[str]:
+    """The values of an axis as the configuration lists them; others after these."""
+    known = [str(value) for value in given] if isinstance(given, list) else []
+
+    def place(value: str) -> tuple[int, int, str]:
+        at = known.index(value) if value in known else len(known)
+        return at, int(value) if value.isdecimal() else 0, value
+
+    return sorted(set(column), key=place)
+
+
+def _groups(
+    rows: Iterable[Mapping[Any, Any]], names: Sequence[str], values: Mapping[str, list[str]]
+) -> list[tuple[str, ...]]:
+    """The combinations of some axes that occur, in the order of their values."""
+    found = {tuple(row[name] for name in names) for row in rows}
+    places = [values[name].index for name in names]
+    return sorted(found, key=lambda one: [at(x) for at, x in zip(places, one, strict=True)])
+
+
+def _some(groups: list[tuple[str, ...]], most: int) -> list[tuple[str, ...]]:
+    return [groups[place] for place in examples.spread(list(range(len(groups))), max(1, most))]
+
+
+def _label(names: Iterable[str], group: Iterable[str]) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in zip(names, group, strict=True))
+
+
+def _fixed(values: Mapping[str, list[str]]) -> str:
+    """The axes that have one value in the whole table."""
+    single = {name: found[0] for name, found in values.items() if len(found) == 1}
+    return _label(single, single.values())
+
+
+def _left_out(*counts: tuple[int, int, str]) -> str:
+    return ", ".join(f"{some} of {all_} {what}" for some, all_, what in counts if some < all_)
