@@ -11,14 +11,29 @@ import pandas as pd
 import pytest
 from matplotlib.colors import same_color
 
-from sqrtdk import examples, summary, tables
+from sqrtdk import crossings, curves, examples, summary, tables, tails, theory
+from sqrtdk.experiments import precision as halves
 from sqrtdk.experiments.scaling import COLUMNS
-from sqrtdk.figures import FIGURES, scaling, style
+from sqrtdk.figures import FIGURES, TABLES, collapse, lines, precision, related, scaling, style
 
 SUMMARY = summary.columns(COLUMNS)
+SCHEMAS = {
+    "summary": SUMMARY,
+    "exact": curves.COLUMNS,
+    "crossings": crossings.COLUMNS,
+    "tails": tails.COLUMNS,
+    "weights": examples.COLUMNS,
+}
+PRECISION = summary.columns(halves.COLUMNS)
 METRICS = [column.name for column in COLUMNS if not column.axis]
-LINE_FIGURES = [what for what in FIGURES["scaling"] if what != "weights"]
+BUILD = {"scaling": scaling.BUILD, "related": related.BUILD, "precision": precision.BUILD}
+SUMMARY_FIGURES = [what for what in FIGURES["scaling"] if what not in ("weights", "tails", "onset")]
+LINE_FIGURES = [what for what in SUMMARY_FIGURES if what != "collapse"]
 CAPTIONS = Path(style.__file__).parents[1] / "report" / "captions"
+
+
+def frame(rows, columns):
+    return pd.DataFrame(rows, columns=[column.name for column in columns])
 
 
 def value_of(metric, d_k, n_k, arm):
@@ -50,23 +65,77 @@ def summary_table(
         for metric in METRICS:
             if n == 1 and metric in ("logit_std", "entropy_normalized", "grad_logits_top1_share"):
                 continue
-            mean = value(metric, d, n, arm)
-            several = seeds > 1
+            rows.append(axes | {"metric": metric} | statistics(value(metric, d, n, arm), seeds))
+    return frame(rows, SUMMARY)
+
+
+def statistics(mean, seeds):
+    several = 1 if seeds > 1 else np.nan
+    return {
+        "n_seeds": seeds, "mean": mean, "sd": 0.3 * mean * several, "median": mean,
+        "ci_low": 0.9 * mean * several, "ci_high": 1.2 * mean * several, "exact": np.nan,
+        "z": np.nan,
+    }  # fmt: skip
+
+
+def with_theory(table, laws=("gaussian",)):
+    """The table with exact values 1 % above the means of some laws, and their curves."""
+    known = table["metric"].isin(["logit_std", "sum_sq_weights", "max_weight", "jacobian_norm"])
+    known |= table["metric"].str.endswith("_rms") | table["metric"].str.startswith("entropy")
+    table = table.assign(exact=table["mean"].where(known & table["inputs"].isin(laws)).mul(1.01))
+    at = table.dropna(subset=["exact"]).drop_duplicates(["d_k", "n_k", "n_q", "scaling", "metric"])
+    between = at.assign(d_k=at["d_k"] * 1.3)
+    curve = pd.concat([at, between]) if len(set(at["d_k"])) > 1 else at
+    return table, curve[[column.name for column in curves.COLUMNS]]
+
+
+def crossings_table(n_k=(3, 5, 7), *, n_q=(11,), **special):
+    """Half of the entropy at 2 + n_k; rms never smaller but for logits; medians at 10 n_k."""
+    rows = []
+    for n, m in itertools.product(n_k, n_q):
+        axes = {"n_k": n, "n_q": m, "inputs": "gaussian", "dtype": "float64"}
+        found = {"half_entropy": (2.0 + n, 2.5 + n, "")}
+        for x in crossings.GRADIENTS:
+            found[f"grad_{x}_rms"] = (np.nan, np.inf, "never")
+            found[f"grad_{x}_median"] = (10.0 * n, np.nan, "")
+        found |= {"grad_logits_rms": (100.0 * n, 101.0 * n, "")} | special
+        for quantity, (d_k, exact, beyond) in found.items():
             rows.append(
                 axes
                 | {
-                    "metric": metric,
-                    "n_seeds": seeds,
-                    "mean": mean,
-                    "sd": 0.3 * mean if several else np.nan,
-                    "median": mean,
-                    "ci_low": 0.9 * mean if several else np.nan,
-                    "ci_high": 1.2 * mean if several else np.nan,
-                    "exact": np.nan,
-                    "z": np.nan,
+                    "quantity": quantity, "d_k": d_k, "ci_low": 0.9 * d_k, "ci_high": 1.1 * d_k,
+                    "beyond": beyond, "exact": exact, "two_ln_n_k": 2 * np.log(n),
                 }
-            )
-    return pd.DataFrame(rows, columns=[column.name for column in SUMMARY])
+            )  # fmt: skip
+    return frame(rows, crossings.COLUMNS)
+
+
+def tails_table(d_k=(1, 4, 16, 64), *, scaling=("off", "on"), size=1.0):
+    rows = [
+        {
+            "d_k": d, "n_k": 5, "n_q": 11, "inputs": "gaussian", "dtype": "float64",
+            "scaling": arm, "gradient": x, "rows_share": share, "n_seeds": 13,
+            "row_norm": size * (share ** -(d / 4) if arm == "off" else 1.5 - share),
+            "energy_share": share**0.5 if size else np.nan,
+        }
+        for d, arm, x in itertools.product(d_k, scaling, tails.GRADIENTS)
+        for share in (0.01, 0.1, 0.5, 1.0)
+    ]  # fmt: skip
+    return frame(rows, tails.COLUMNS)
+
+
+def precision_table(input_sd=(1, 64), *, d_k=(4, 16), n_k=(5,), scaling=("on",), seeds=13, zero=()):
+    rows = []
+    for d, n, sd, kind, order, arm, metric in itertools.product(
+        d_k, n_k, input_sd, halves.HALVES, ("before", "after"), scaling,
+        ("scale", "overflow_share", "broken_rows", "weight_error", "max_weight_error"),
+    ):  # fmt: skip
+        fails = metric == "weight_error" or (kind == "float16" and order == "after" and sd > 1)
+        mean = 0.0 if not fails or metric in zero else min(1.0, 1e-4 * sd * d)
+        axes = {"d_k": d, "n_k": n, "n_q": 11, "inputs": "gaussian", "input_sd": sd,
+                "precision": kind, "order": order, "scaling": arm}  # fmt: skip
+        rows.append(axes | {"metric": metric} | statistics(mean, seeds))
+    return frame(rows, PRECISION)
 
 
 def weights_table(d_k=(1, 64), *, n_q=11, n_k=3, scaling=("off", "on")):
@@ -82,15 +151,22 @@ def weights_table(d_k=(1, 64), *, n_q=11, n_k=3, scaling=("off", "on")):
     return pd.DataFrame(rows, columns=[column.name for column in examples.COLUMNS])
 
 
-def build(what, table):
+def tables_of(table, **others):
+    """The tables of an experiment; those that are not given have only their header."""
+    return {name: frame([], schema) for name, schema in SCHEMAS.items()} | others | {
+        "summary": table
+    }  # fmt: skip
+
+
+def build(what, table, experiment="scaling", **others):
     with style.context():
-        return scaling.BUILD[what](table)
+        return BUILD[experiment][what](tables_of(table, **others))
 
 
-def draw(what, table):
+def draw(what, table, experiment="scaling", **others):
     """The figure after its layout: what raises or warns while drawing does so here."""
     with style.context():
-        figure = scaling.BUILD[what](table)
+        figure = BUILD[experiment][what](tables_of(table, **others))
         figure.canvas.draw()
     return figure
 
@@ -104,9 +180,23 @@ def texts(figure):
     return [text.get_text() for text in figure.findobj(matplotlib.text.Text)]
 
 
+def prose(figure):
+    """All words of a figure, whatever lines they stand in."""
+    return " ".join(" ".join(texts(figure)).split())
+
+
 def arms(axes):
     """The measured lines of a panel by arm; references and exits have no name."""
     return {line.get_label(): line for line in axes.lines if line.get_label()[0] != "_"}
+
+
+def marks(axes, label):
+    """The lines of a panel that are no measured ones: `_exact`, `_interval`, `_exit`, `_law`."""
+    return [line for line in axes.lines if line.get_label() == label]
+
+
+def points(line):
+    return list(zip(line.get_xdata(), line.get_ydata(), strict=True))
 
 
 def bands(axes):
@@ -143,7 +233,7 @@ def test_lines_and_bands_are_the_table(metric):
 
 def test_the_arms_have_their_colours_in_every_figure_and_grid():
     for what, names in itertools.product(LINE_FIGURES, [("off", "on"), ("on",), ("off", "a", "b")]):
-        for axes in build(what, summary_table(scaling=names)).axes:
+        for axes in build(what, summary_table(n_k=(5,), scaling=names)).axes:
             for name, line in arms(axes).items():
                 if name in style.FIXED:
                     assert line.get_color() == style.FIXED[name]
@@ -212,7 +302,7 @@ def test_a_line_that_leaves_the_axis_says_where_and_how_far():
     axes = draw("gradients", table).axes[0]
     last = rows_of(table, "grad_logits_median", 5, "off")["mean"].iloc[-1]
     assert f"off median\n↓ {style.number(last)}" in [text.get_text() for text in axes.texts]
-    (exit_,) = [line for line in axes.lines if line.get_marker() == "v"]
+    (exit_,) = marks(axes, "_exit")
     assert list(exit_.get_xdata()) == [4096]
     assert same_color(exit_.get_color(), style.FIXED["off"])
 
@@ -220,13 +310,16 @@ def test_a_line_that_leaves_the_axis_says_where_and_how_far():
 def test_gradients_that_are_all_zero_have_an_axis_and_say_so():
     figure = draw("gradients", summary_table(value=lambda metric, d_k, n_k, arm: 0.0))
     assert "on rms\n↓ 0" in texts(figure)
+    assert texts(figure).count("0 everywhere") == len(figure.axes)
 
 
-@pytest.mark.parametrize("what", LINE_FIGURES)
-def test_one_seed_has_no_band_and_says_so(what):
+@pytest.mark.parametrize("what", SUMMARY_FIGURES)
+def test_one_seed_has_no_interval_and_says_so(what):
     figure = draw(what, summary_table(seeds=1))
     assert not any(axes.collections for axes in figure.axes)
-    assert any("1 seed: no interval" in text for text in texts(figure))
+    drawn = [line.get_ydata() for axes in figure.axes for line in marks(axes, "_interval")]
+    assert np.isnan(np.concatenate([*drawn, [np.nan]])).all()
+    assert "1 seed: no interval" in prose(figure)
 
 
 @pytest.mark.parametrize("what", LINE_FIGURES)
@@ -237,24 +330,51 @@ def test_the_band_says_what_it_is_and_on_how_many_seeds_it_rests(what):
     assert "n_q = 11, inputs = gaussian, dtype = float64" in said
 
 
-def test_one_d_k_has_points_with_intervals():
-    table = summary_table((64,), (5,))
-    (axes,) = draw("entropy", table).axes
-    (off, _) = axes.collections
-    rows = rows_of(table, "entropy_nats", 5, "off")
-    ((start, end),) = off.get_segments()
-    assert (start[1], end[1]) == (rows["ci_low"].item(), rows["ci_high"].item())
-    assert arms(axes)["off"].get_marker() == "o"
+def test_one_d_k_has_points_with_intervals_and_the_exact_value_as_a_dash():
+    table, exact = with_theory(summary_table((64,), (5,)))
+    for theory_ in (frame([], curves.COLUMNS), exact):
+        (axes,) = draw("entropy", table, exact=theory_).axes
+        (off, _) = marks(axes, "_interval")
+        rows = rows_of(table, "entropy_nats", 5, "off")
+        assert points(off)[:2] == [(64, rows["ci_low"].item()), (64, rows["ci_high"].item())]
+        assert arms(axes)["off"].get_marker() == "o"
+    assert [line.get_marker() for line in marks(axes, "_exact")] == ["_", "_"]
 
 
-def test_the_exact_expectation_is_drawn_where_the_table_has_one():
-    table = summary_table()
-    assert not any("Dotted" in text for text in texts(build("entropy", table)))
-    table.loc[table["metric"] == "entropy_nats", "exact"] = 0.5
-    figure = draw("entropy", table)
-    dotted = [line for line in figure.axes[0].lines if line.get_linestyle() == ":"]
-    assert [list(line.get_ydata()) for line in dotted] == [[0.5] * 4] * 2
-    assert any("Dotted: exact expectation." in text for text in texts(figure))
+@pytest.mark.parametrize("metric", ["entropy", "max_weight", "logit_std"])
+def test_points_with_bars_lie_on_the_exact_curve_where_there_is_one(metric):
+    table, exact = with_theory(summary_table(inputs=("gaussian", "planted")))
+    column = {"entropy": "entropy_nats"}.get(metric, metric)
+    figure = draw(metric, table, exact=exact.sample(frac=1, random_state=0))
+    covered = {axes.get_title(loc="left"): axes for axes in figure.axes}
+    axes, other = covered["n_k = 5\ninputs = gaussian"], covered["n_k = 5\ninputs = planted"]
+    for arm, curve, bars in zip(
+        ("off", "on"), marks(axes, "_exact"), marks(axes, "_interval"), strict=True
+    ):
+        rows = rows_of(exact, column, 5, arm)
+        assert points(curve) == list(zip(rows["d_k"], rows["exact"], strict=True))
+        measured = arms(axes)[arm]
+        assert measured.get_linestyle() == "None"
+        assert same_color(curve.get_color(), measured.get_color())
+        assert curve.get_zorder() < measured.get_zorder()
+        rows = rows_of(table[table["inputs"] == "gaussian"], column, 5, arm)
+        ends = bars.get_ydata().reshape(-1, 3)
+        assert ends[:, :2].tolist() == rows[["ci_low", "ci_high"]].to_numpy().tolist()
+    assert not axes.collections
+    assert not marks(other, "_exact")
+    assert len(bands(other)) == 2
+    assert "Thin line: exact expectation, not a fit. Thick line: joins" in prose(figure)
+    assert "Band or bar: 95" in prose(figure)
+    assert not any("exact" in text for text in texts(build(metric, summary_table())))
+
+
+def test_the_law_of_the_spread_has_its_name_and_is_dashed_only_where_no_curve_is():
+    table, exact = with_theory(summary_table(n_k=(5,)))
+    for theory_, dashed in ((exact, 0), (None, 2)):
+        known = table if theory_ is not None else table.assign(exact=np.nan)
+        (axes,) = draw("logit_std", known, exact=exact).axes
+        assert [line.get_linestyle() for line in axes.lines].count("--") == dashed
+        assert {"√d_k", "1"} <= {text.get_text() for text in axes.texts}
 
 
 def test_undefined_metrics_leave_no_empty_panel():
@@ -285,7 +405,7 @@ def test_groups_have_panels_of_their_own_and_never_share_a_line():
     for axes in figure.axes:
         assert all(len(line.get_xdata()) == 4 for line in arms(axes).values())
     with pytest.raises(ValueError, match="zig-zag"):
-        scaling.lines_of(table[table["n_k"] == 5], "entropy_nats")
+        lines.lines_of(lines.by_scaling(table[table["n_k"] == 5]), "entropy_nats")
 
 
 EXOTIC = {
@@ -302,10 +422,12 @@ EXOTIC = {
 
 @pytest.mark.parametrize("grid", EXOTIC.values(), ids=EXOTIC.keys())
 def test_any_grid_can_be_drawn_without_a_warning(grid):
-    table = summary_table(**grid)
-    for what in LINE_FIGURES:
-        figure = draw(what, table)
-        assert all(arms(axes) for axes in figure.axes)
+    table, exact = with_theory(summary_table(**grid))
+    for experiment, whats in (("scaling", SUMMARY_FIGURES), ("related", FIGURES["related"])):
+        for what in whats:
+            figure = draw(what, table, experiment, exact=exact)
+            assert all(arms(axes) for axes in figure.axes)
+            assert figure.axes or any("Nothing to show" in text for text in texts(figure))
 
 
 @pytest.mark.parametrize("d_k", [(4,), (4, 16)])
@@ -314,12 +436,13 @@ def test_an_interval_that_reaches_zero_goes_down_to_the_axis(d_k):
     table["ci_low"] = 0.0
     axes = draw("gradients", table).axes[0]
     lows = {path.vertices[:, 1].min() for band in axes.collections for path in band.get_paths()}
+    lows |= {float(np.nanmin(bar.get_ydata())) for bar in marks(axes, "_interval")}
     assert lows == {axes.get_ylim()[0]}
 
 
 def test_weights_are_shown_as_they_are_on_one_scale():
     table = weights_table()
-    figure = draw("weights", table)
+    figure = draw("weights", summary_table(), weights=table)
     images = [axes.images[0] for axes in figure.axes if axes.images]
     assert len(images) == 4
     for image in images:
@@ -342,31 +465,218 @@ def test_weights_are_shown_as_they_are_on_one_scale():
     ],
 )
 def test_weights_of_any_grid_can_be_drawn(grid):
-    figure = draw("weights", weights_table(**grid))
+    figure = draw("weights", summary_table(), weights=weights_table(**grid))
     assert sum(bool(axes.images) for axes in figure.axes) == len(grid["d_k"]) * len(grid["scaling"])
 
 
-def test_a_second_run_writes_the_same_bytes_in_the_inks_of_the_page(tmp_path):
-    summary_csv, weights_csv = tmp_path / "summary.csv", tmp_path / "weights.csv"
-    rows = summary_table(n_k=(5,)).to_dict("records")
-    summary_csv.write_text(tables.text(rows, SUMMARY))
-    rows = weights_table().to_dict("records")
-    weights_csv.write_text(tables.text(rows, examples.COLUMNS))
-    command = [sys.executable, "-W", "error", "-m", "sqrtdk.figures.scaling"]
+def test_the_collapse_is_each_metric_against_the_measured_spread():
+    value = lambda metric, d_k, n_k, arm: 1 / (d_k + n_k) if arm == "on" else 1 / d_k  # noqa: E731
+    table, exact = with_theory(summary_table((1, 4, 16), (1, 5, 7), value=value))
+    figure = draw("collapse", table.sample(frac=1, random_state=0), exact=exact)
+    assert [axes.get_ylabel() for axes in figure.axes] == [*collapse.METRICS, "sum_sq_weights"]
+    for axes, n_k, arm in itertools.product(figure.axes, (5, 7), ("off", "on")):
+        metric = axes.get_ylabel()
+        unit = theory.expected_max(n_k) if metric == "sum_sq_weights" else 1
+        spread, rows = (rows_of(table, name, n_k, arm) for name in ("logit_std", metric))
+        found = sorted(points(arms(axes)[f"{n_k} {arm}"]))
+        assert found == sorted(zip(spread["mean"] / unit, rows["mean"], strict=True))
+    # Two n_k and two arms; n_k = 1 has no spread.
+    assert [len(marks(axes, "_exact")) for axes in figure.axes] == [4, 4, 0, 4]
+    (law,) = marks(figure.axes[-1], "_law")
+    assert all(y == pytest.approx(max(0, 1 - 1 / x)) for x, y in points(law))
+    assert "relative order √(2 ln n_k)/σ" in prose(figure)
+
+
+def test_tails_are_lines_of_the_table_by_d_k_in_panels_by_arm():
+    table = tails_table()
+    figure = draw("tails", summary_table(), tails=table.sample(frac=1, random_state=0).sort_index())
+    assert titles(figure) == ["scaling = off", "", "scaling = on", ""]
+    for (arm, column), axes in zip(
+        itertools.product(("off", "on"), ("row_norm", "energy_share")), figure.axes, strict=True
+    ):
+        chosen = table[(table["scaling"] == arm) & (table["gradient"] == "q")]
+        assert set(arms(axes)) - {"1"} == {"4", "16", "64"}
+        for d_k, line in arms(axes).items():
+            rows = chosen[chosen["d_k"] == int(d_k)]
+            x, y = ("row_norm", "rows_share") if column == "row_norm" else ("rows_share", column)
+            assert points(line) == list(zip(rows[x], rows[y], strict=True))
+    assert "13 seeds pooled" in prose(figure)
+    strokes = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert strokes == [f"d_k = {d_k}" for d_k in (1, 4, 16, 64)]
+
+
+@pytest.mark.parametrize(
+    ("table", "panels"),
+    [
+        (tails_table((64,), scaling=("on",)), 2),
+        (tails_table(scaling=[f"rule_{i}" for i in range(10)]), 20),
+        (tails_table(range(1, 8)), 4),
+        (tails_table(size=0.0), 0),
+        (pd.concat([tails_table(scaling=("on",), size=0.0), tails_table(scaling=("off",))]), 4),
+    ],
+    ids=["one cell", "ten arms", "seven sizes", "all zero", "one arm zero"],
+)
+def test_tails_of_any_grid_can_be_drawn(table, panels):
+    figure = draw("tails", summary_table(), tails=table)
+    assert len(figure.axes) == panels
+    assert panels or any("every gradient is zero" in text for text in texts(figure))
+
+
+def places(axes):
+    """Where the measured crossings and the exact ones of a panel are."""
+    return {name: points(line)[0] for name, line in arms(axes).items()}, [
+        points(line)[0] for line in marks(axes, "_exact")
+    ]
+
+
+def test_the_onset_shows_crossings_with_exact_rings_and_says_never():
+    figure = draw("onset", summary_table(), crossings=crossings_table())
+    halves_, rms, median = figure.axes
+    measured, exact = places(halves_)
+    assert measured == {str(n): (n, 2.0 + n) for n in (3, 5, 7)}
+    assert exact == [(n, 2.5 + n) for n in (3, 5, 7)]
+    (law,) = marks(halves_, "_law")
+    assert points(law) == [(n, pytest.approx(2 * np.log(n))) for n in (3, 5, 7)]
+    assert "d_k = 64" in texts(figure)
+    never = dict(zip([x.get_text() for x in rms.get_xticklabels()], rms.get_xticks(), strict=True))[
+        "never"
+    ]
+    measured, exact = places(rms)
+    assert {name: x for name, (x, _) in measured.items() if name.startswith("logits")} == {
+        f"logits {n}": 100.0 * n for n in (3, 5, 7)
+    }
+    assert {x for name, (x, _) in measured.items() if not name.startswith("logits")} == {never}
+    assert [x for x, _ in exact] == [*(101.0 * n if i == 0 else never
+                                      for n in (3, 5, 7) for i in range(5))]  # fmt: skip
+    measured, exact = places(median)
+    assert measured["q 5"][0] == 50
+    assert not exact
+    heights = [y for _, y in measured.values()]
+    assert len(set(heights)) == len(heights)
+
+
+def test_a_crossing_outside_of_the_grid_is_an_arrow_or_stands_at_the_edge():
+    special = {"half_entropy": (np.nan, 6.0, "always"), "grad_q_median": (np.nan, np.nan, "always")}
+    figure = draw("onset", summary_table(), crossings=crossings_table((5,), **special))
+    assert "↓" in texts(figure)
+    median = figure.axes[-1]
+    assert median.get_xticklabels()[-1].get_text() == "always"
+    assert places(median)[0]["q 5"][0] == median.get_xticks()[-1]
+
+
+@pytest.mark.parametrize(
+    ("table", "panels"),
+    [
+        (crossings_table(()), 0),
+        (crossings_table((5,)), 3),
+        (crossings_table(range(2, 10), n_q=(11, 13)), 6),
+        (crossings_table((5,)).query("quantity == 'half_entropy'"), 1),
+        (crossings_table((5,)).query("quantity != 'half_entropy'"), 2),
+        (crossings_table().assign(ci_low=np.nan, ci_high=np.nan, exact=np.nan), 3),
+    ],
+    ids=["no pair of arms", "one n_k", "many", "off alone", "one key", "no theory"],
+)
+def test_the_onset_of_any_grid_can_be_drawn(table, panels):
+    figure = draw("onset", summary_table(), crossings=table)
+    assert len(figure.axes) == panels
+    assert panels or any("Nothing to show" in text for text in texts(figure))
+    assert all(len(titles(figure)[i]) > 0 for i in range(panels))
+
+
+@pytest.mark.parametrize("what", FIGURES["related"])
+def test_related_has_a_panel_for_each_law_and_a_line_for_each_rule(what):
+    rules = ("off", "on", "inverse", "qk_norm", "soft_cap")
+    laws = ("gaussian", "planted", "sphere", "student_t")
+    table, exact = with_theory(summary_table(n_k=(7,), inputs=laws, scaling=rules))
+    figure = draw(what, table, "related", exact=exact)
+    assert [title for title in titles(figure) if title] == [f"inputs = {law}" for law in laws]
+    for axes in figure.axes:
+        assert set(arms(axes)) == set(rules)
+        named = {text.get_text().split("\n")[0] for text in axes.texts}
+        assert set(rules) <= named
+    covered = [axes for axes in figure.axes if marks(axes, "_exact")]
+    assert covered == [figure.axes[0]]
+    metric = "entropy_nats" if what == "entropy" else "grad_q_rms"
+    rows = rows_of(table[table["inputs"] == "planted"], metric, 7, "inverse")
+    assert list(arms(figure.axes[1])["inverse"].get_ydata()) == list(rows["mean"])
+
+
+def test_precision_has_a_panel_for_each_input_sd_and_says_where_all_is_zero():
+    table = precision_table()
+    figure = draw("errors", table, "precision")
+    assert titles(figure) == ["input_sd = 1", "input_sd = 64", *4 * [""]]
+    zero = [any(text.get_text() == "0 everywhere" for text in axes.texts) for axes in figure.axes]
+    assert zero == [False, False, True, False, True, False]
+    chosen = table[(table["input_sd"] == 64) & (table["precision"] == "float16")]
+    for axes, metric in zip(
+        figure.axes[1::2], ("weight_error", "overflow_share", "broken_rows"), strict=True
+    ):
+        for order, stroke in (("before", "--"), ("after", "-")):
+            line = arms(axes)[f"float16 {order}"]
+            rows = chosen[(chosen["metric"] == metric) & (chosen["order"] == order)]
+            assert points(line) == list(zip(rows["d_k"], rows["mean"], strict=True))
+            assert line.get_linestyle() == stroke
+
+
+@pytest.mark.parametrize(
+    ("grid", "panels"),
+    [
+        ({"input_sd": (1,), "d_k": (4,), "seeds": 1}, 3),
+        ({"zero": ("weight_error",), "n_k": (1, 5)}, 12),
+        ({"scaling": ("inverse", "on")}, 12),
+        ({"input_sd": (1, 2, 4, 8)}, 12),
+    ],
+    ids=["one cell", "no error", "two rules", "four deviations"],
+)
+def test_precision_of_any_grid_can_be_drawn(grid, panels):
+    assert len(draw("errors", precision_table(**grid), "precision").axes) == panels
+
+
+LAWS = ("gaussian", "non_centred", "planted", "sphere", "student_t")
+RULES = ("off", "on", "inverse", "qk_norm", "soft_cap")
+
+
+@pytest.mark.parametrize("experiment", FIGURES)
+def test_a_second_run_writes_the_same_bytes_in_the_inks_of_the_page(experiment, tmp_path):
+    table, exact = with_theory(summary_table((1, 16), (5,), inputs=LAWS[:1]))
+    found = {
+        "summary": table, "exact": exact, "crossings": crossings_table((5,)),
+        "tails": tails_table(), "weights": weights_table(),
+    }  # fmt: skip
+    schemas = SCHEMAS
+    if experiment == "precision":
+        found, schemas = {"summary": precision_table((64,))}, {"summary": PRECISION}
+    for name in TABLES[experiment]:
+        text = tables.text(found[name].to_dict("records"), schemas[name])
+        (tmp_path / f"{name}.csv").write_text(text)
+    command = [sys.executable, "-W", "error", "-m", f"sqrtdk.figures.{experiment}", tmp_path]
     folders = [tmp_path / "one", tmp_path / "two"]
-    runs = [subprocess.Popen([*command, summary_csv, weights_csv, folder]) for folder in folders]
+    runs = [subprocess.Popen([*command, folder]) for folder in folders]
     assert [run.wait() for run in runs] == [0, 0]
     first, second = ({path.name: path.read_bytes() for path in f.iterdir()} for f in folders)
-    assert set(first) == {
-        f"scaling-{what}.{suffix}" for what in FIGURES["scaling"] for suffix in ("svg", "png")
-    }
+    names = [f"{experiment}-{what}" for what in FIGURES[experiment]]
+    assert set(first) == {f"{name}.{suffix}" for name in names for suffix in ("svg", "png")}
     assert first == second
-    for name in (f"scaling-{what}.svg" for what in FIGURES["scaling"]):
-        svg = first[name].decode()
+    for name in names:
+        svg = first[f"{name}.svg"].decode()
         inks = set(re.findall(r"(?:fill|stroke): (?!none)([^;\"]+)", svg))
-        assert inks <= {style.INK, style.RULE, *style.FIXED.values()}
+        assert inks <= {style.INK, style.RULE, *style.FIXED.values(), *style.CYCLE}
         assert "<dc:date>" not in svg
-        assert len(svg) < 200_000
+
+
+def test_the_largest_figures_of_the_default_grid_are_small_files(tmp_path):
+    sizes = [2**i for i in range(13)]
+    grids = {
+        ("scaling", "gradients"): summary_table(sizes, (16, 64, 256)),
+        ("related", "gradients"): summary_table(sizes[4:11:2], (256,), inputs=LAWS, scaling=RULES),
+        ("precision", "errors"): precision_table((1, 16, 64), d_k=sizes[::2]),
+    }
+    for (experiment, what), table in grids.items():
+        known = with_theory(table) if experiment != "precision" else (table, None)
+        figure = build(what, known[0], experiment, exact=known[1])
+        with style.context():
+            style.save(figure, tmp_path, "figure")
+        assert 50_000 < (tmp_path / "figure.svg").stat().st_size < 200_000
 
 
 def test_a_matplotlibrc_changes_nothing():

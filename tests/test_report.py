@@ -420,9 +420,20 @@ def test_crossings_of_many_series_stay_compact(tmp_path: Path) -> None:
 
 
 def test_a_run_without_any_crossing_has_no_table_of_them(tmp_path: Path) -> None:
-    folder = build(tmp_path, table())
+    folder = build(tmp_path / "a", table())
     add(folder / "scaling/crossings.csv", crossings.COLUMNS)
     assert "table-crossings" not in render(folder)
+    # Nor has one that a folder keeps from an earlier run.
+    fill(tmp_path / "b", "precision", *half())
+    row = crossing("grad_q_rms", "never")
+    add(tmp_path / "b/scaling/crossings.csv", crossings.COLUMNS, row)
+    assert "table-crossings" not in render(tmp_path / "b")
+
+
+def test_a_grid_of_d_k_1_alone_has_nothing_to_cross(tmp_path: Path) -> None:
+    folder = build(tmp_path, table(d_k=[1]))
+    add(folder / "scaling/crossings.csv", crossings.COLUMNS, crossing("grad_q_rms", "never"))
+    assert ["grad_q", "rms", "none up to 1"] in cells_of(render(folder), "crossings")
 
 
 def test_the_concept_check_follows_the_claims(tmp_path: Path) -> None:

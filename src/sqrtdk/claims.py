@@ -416,8 +416,8 @@ def stable_inverse(series: Series) -> Reading:
     verb = "keeps" if holds else "does not keep"
     return Reading(
         holds,
-        f"range {percent(spread)} over d_k = {first} to {last}{root}; {percent(end)} of ln n_k at "
-        f"d_k = {last}",
+        f"range {percent(spread)} over d_k = {first} to {last}{root}, at the end {percent(end)} of "
+        "ln n_k",
         f"Dividing by d_k {verb} the softmax of related vectors where it was: from d_k = {first} "
         f"to {last} the entropy moves by {percent(spread)} of its largest value{root}. It ends at "
         f"{percent(end)} of ln n_k, where equal weights would be.",
@@ -672,11 +672,14 @@ def _arm(rules: Mapping[str, Mapping[str, Any]], wanted: _Arm) -> str | None:
     return wanted.name if wanted.name in found else next(iter(found), None)
 
 
-def judge(claim: Claim, series: Sequence[Subject]) -> tables.Row:
-    """One row of the ledger. Never raises for a grid that is too small: it says so."""
+def judge(claim: Claim, own: Sequence[Subject], also: Sequence[Subject] = ()) -> tables.Row:
+    """One row of the ledger, by the subjects of the claim's own experiment and of others.
+
+    Never raises for a grid that is too small: it says so.
+    """
     readings: list[tuple[Subject, Reading]] = []
     lacking: dict[str, list[Subject]] = {}
-    for one in series:
+    for one in (*own, *also):
         try:
             if claim.vectors is not None and one.unrelated != (claim.vectors == "unrelated"):
                 raise MissingError(f"the claim is about {claim.vectors} vectors")
@@ -709,8 +712,9 @@ def judge(claim: Claim, series: Sequence[Subject]) -> tables.Row:
         return base | empty | {"answer": f"Not measured: {condition}."}
     wanted = verdict != FALSE
     agreeing = [pair for pair in readings if pair[1].holds is wanted]
-    # Unrelated inputs first: they are the chapter's, and make the answers comparable.
-    agreeing = [pair for pair in agreeing if pair[0].unrelated] or agreeing
+    # The claim's own grid and unrelated inputs first: they make the answers comparable.
+    mine = [pair for pair in agreeing if any(pair[0] is one for one in own)] or agreeing
+    agreeing = [pair for pair in mine if pair[0].unrelated] or mine
     shown_series, shown = agreeing[len(agreeing) // 2]
     closest_series, closest = min(readings, key=lambda pair: pair[1].distance)
     return base | {
@@ -733,7 +737,8 @@ def _verdict(
     }
     if not by[True] and not by[False]:
         wide = ["the intervals are too wide to decide; more seeds make them narrower"]
-        return NOT_MEASURED, "; ".join([*(wide if readings else []), *lacking] or ["no data"])
+        nothing = [f"the run has no experiment {claim.experiment}"]
+        return NOT_MEASURED, "; ".join([*(wide if readings else []), *lacking] or nothing)
     undecided = [f"undecided for {_labels(by[None])}"] if by[None] else []
     if not by[True]:
         return FALSE, "; ".join(undecided)
@@ -764,13 +769,11 @@ def ledger(run: config.Run, summaries: Mapping[str, pd.DataFrame]) -> list[table
     result = []
     for claim in CLAIMS:
         subjects = claim.subjects or series_of
-        found = [
-            one
+        own, *also = (
+            subjects(run.settings[name], summaries[name]) if name in summaries else []
             for name in (claim.experiment, *claim.also)
-            if name in summaries
-            for one in subjects(run.settings[name], summaries[name])
-        ]
-        result.append(judge(claim, found))
+        )
+        result.append(judge(claim, own, [one for found in also for one in found]))
     return result
 
 

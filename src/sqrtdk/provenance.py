@@ -22,7 +22,7 @@ import psutil
 
 from sqrtdk import tables
 
-PACKAGES = ("numpy", "pandas", "matplotlib", "scipy", "hydra-core", "snakemake")
+PACKAGES = ("numpy", "ml-dtypes", "scipy", "pandas", "matplotlib", "hydra-core", "snakemake")
 UNKNOWN = "unknown"
 
 # A path that starts at a root, a home or a drive, as far as its last component.

@@ -169,8 +169,8 @@ def _exact(exact: float) -> str:
 
 
 def from_which(rows: Sequence[Mapping[str, str]], settings: Mapping[str, Any]) -> Crossings | None:
-    """The rows of crossings.csv as a table; None where there are none."""
-    if not rows:
+    """The rows of crossings.csv as a table; None where there are none, or no such experiment."""
+    if not rows or "d_k" not in settings:
         return None
     axes = [column.name for column in crossings.COLUMNS if column.axis]
     axes.remove("quantity")
@@ -178,7 +178,8 @@ def from_which(rows: Sequence[Mapping[str, str]], settings: Mapping[str, Any]) -
     varying = [name for name in values if len(values[name]) > 1]
     series = _groups(rows, varying, values)
     shown = _some(series, CELLS)
-    sizes = sorted(d_k for d_k in settings["d_k"] if d_k > 1)
+    # At d_k = 1 the arms are the same, so that is no size to cross at.
+    sizes = [d_k for d_k in settings["d_k"] if d_k > 1] or settings["d_k"]
     found = {(row["quantity"], *(row[name] for name in varying)): row for row in rows}
 
     def cells(quantity: str) -> list[Cell | None]:

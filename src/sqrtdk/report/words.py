@@ -96,7 +96,8 @@ def lead(ledger: Sequence[Row]) -> dict[str, Any]:
         row for row in ledger if row["verdict"] != claims.NOT_MEASURED and row["claim"] != GATE
     ]
     reasons = dict.fromkeys(row["condition"] for row in opening)
-    series = list(dict.fromkeys(row["series"] for row in measured if row["series"]))
+    # A claim about a whole table has a label that says so, and no sizes.
+    series = list(dict.fromkeys(row["series"] for row in measured if "=" in row["series"]))
     return {
         # What was found stands before the colon, its numbers after it.
         "sentences": [row["answer"].partition(": ") for row in measured],
