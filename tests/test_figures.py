@@ -572,9 +572,18 @@ def test_a_crossing_outside_of_the_grid_is_an_arrow_or_stands_at_the_edge():
         (crossings_table(range(2, 10), n_q=(11, 13)), 6),
         (crossings_table((5,)).query("quantity == 'half_entropy'"), 1),
         (crossings_table((5,)).query("quantity != 'half_entropy'"), 2),
+        (crossings_table((5,), n_q=(11, 13)).query("quantity != 'half_entropy' or n_q == 11"), 5),
         (crossings_table().assign(ci_low=np.nan, ci_high=np.nan, exact=np.nan), 3),
     ],
-    ids=["no pair of arms", "one n_k", "many", "off alone", "one key", "no theory"],
+    ids=[
+        "no pair of arms",
+        "one n_k",
+        "many",
+        "off alone",
+        "one key",
+        "group without",
+        "no theory",
+    ],
 )
 def test_the_onset_of_any_grid_can_be_drawn(table, panels):
     figure = draw("onset", summary_table(), crossings=table)

@@ -593,7 +593,7 @@ CLAIMS = (
         "True where half of the entropy is lost without scaling between d_k = "
         f"{HEAD // FACTOR} and {HEAD * FACTOR}; false where it is lost elsewhere. Interpolated "
         "between two values of the grid, linear in ln d_k.",
-        "scaling-entropy",
+        "scaling-onset",
         from_64,
         vectors="unrelated",
     ),

@@ -81,15 +81,21 @@ def build_onset(tables: Tables) -> Figure:
     headings = 2 + len(varying) + max(0, 3 * (len(looks) - 2))
     figure, grid = sheet(len(blocks), len(kinds), margin=2, headings=headings * len(blocks))
     for i, block in enumerate(blocks):
+        names = list(dict.fromkeys(block["x"].dropna()))
+        title = heading({name: block[name].iloc[0] for name in varying})
+        labelled = True
         for j, kind in enumerate(kinds):
-            axes = figure.add_subplot(grid[i, j])
             rows = block[block["kind"] == kind]
-            names = {name: rows[name].iloc[0] for name in varying} if j == 0 else {}
-            axes.set_title("\n".join(filter(None, [heading(names), TITLES[kind]])))
+            if rows.empty:
+                continue
+            axes = figure.add_subplot(grid[i, j])
+            axes.set_title("\n".join(filter(None, [title, TITLES[kind]])))
+            title = ""
             if kind == HALF:
                 plot_halves(axes, rows, looks)
             else:
-                plot_crossings(axes, rows, looks, span, labelled=j == 0 or kinds[j - 1] == HALF)
+                plot_crossings(axes, rows, looks, span, names, labelled=labelled)
+                labelled = False
     style.legend(
         figure,
         [
@@ -185,10 +191,15 @@ def plot_ring(axes: Axes, x: float, y: float, look: Look) -> None:
 
 
 def plot_crossings(
-    axes: Axes, rows: pd.DataFrame, looks: Mapping[int, Look], span: Span, *, labelled: bool
+    axes: Axes,
+    rows: pd.DataFrame,
+    looks: Mapping[int, Look],
+    span: Span,
+    names: list[str],
+    *,
+    labelled: bool,
 ) -> None:
-    """For each gradient and n_k, from which d_k on it is smaller without scaling."""
-    names = list(dict.fromkeys(rows["x"]))
+    """For each gradient by its name and n_k, from which d_k on it is smaller without scaling."""
     _set_places(axes, span, always="always" in set(rows["beyond"]))
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.yaxis.set_major_locator(FixedLocator(range(len(names))))
