@@ -40,9 +40,17 @@ localrules:
 rule all:
     "The whole run: tables, figures, claims and the report."
     input:
-        f"{flow.folder}/report.html",
-        # A deleted shard is made again, also while the tables made from it look fresh.
-        flow.shard_files(),
+        [
+            f"{flow.folder}/{file}"
+            for file in (
+                "report.html",
+                "config.yaml",
+                "claims.csv",
+                "questions.csv",
+                "provenance.json",
+            )
+        ],
+        [flow.files(experiment) for experiment in flow.experiments],
 
 
 rule configure:
@@ -73,6 +81,7 @@ rule measure:
         "results/shards/{experiment}/{shard}.tsv"
     conda:
         "environment.yml"
+    threads: flow.threads
     params:
         slab=flow.slab,
     shell:
@@ -228,10 +237,7 @@ for experiment in flow.experiments:
         name:
             experiment
         input:
-            flow.tables(experiment),
-            flow.figures(experiment),
-            flow.measured(experiment),
-            flow.expected(experiment),
+            flow.files(experiment),
         localrule: True
 
     rule:

@@ -45,7 +45,7 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in ignored}
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: list[str]) -> None:
     """Run pytest for `test`, otherwise snakemake, in the locked environment."""
     if sys.version_info < (3, 11):
         sys.exit(f"run.py: needs Python 3.11 or newer; this is {sys.version.split()[0]}")
@@ -53,13 +53,11 @@ def main(arguments: list[str]) -> int:
         command = ["pytest", *arguments[1:]]
     else:
         command = ["--no-dev", "snakemake", *arguments]
-    try:
-        return subprocess.run(
-            [find_uv(), "run", "--frozen", *command], cwd=ROOT, env=environment()
-        ).returncode
-    except KeyboardInterrupt:
-        return 130
+    os.chdir(ROOT)
+    uv = find_uv()
+    # Replaces this process: Ctrl-C then reaches the run alone, which ends in its own time.
+    os.execve(uv, [uv, "run", "--frozen", *command], environment())
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(sys.argv[1:])

@@ -43,6 +43,16 @@ def test_a_flat_key_applies_to_every_experiment_and_one_under_a_name_to_that_one
     assert settings(scaling={"d_k": 8, "scaling": "off"})["d_k"] == [8]
 
 
+def test_a_rule_that_is_no_factor_is_left_out_where_only_factors_serve() -> None:
+    run = config.compose([*GRID, "scaling=[off,qk_norm]"], {})
+    assert list(run.settings["scaling"]["scaling"]) == ["off", "qk_norm"]
+    assert list(run.settings["precision"]["scaling"]) == ["off"]
+    alone = config.compose([*GRID, "scaling=qk_norm"], {})
+    assert list(alone.settings["precision"]["scaling"]) == ["on"]
+    with pytest.raises(config.ConfigError, match="for precision, rules that are one factor"):
+        config.compose([*GRID, "precision={scaling:qk_norm}"], {})
+
+
 def test_a_new_arm_is_one_entry_also_from_the_command_line() -> None:
     found = settings("scale_rules.inverse={rule:power,exponent:1}", "scaling=[on,inverse]")
     assert found["scaling"] == {
@@ -206,7 +216,9 @@ def test_a_mistake_in_hydra_grammar_is_answered_with_one_line(given: str, said: 
         ({"d_k": "٣"}, "d_k: '٣'"),
         ({"d_k": "9" * 200}, "..."),
         ({"name": "a\nb"}, "name: 'a\\nb'"),
-        ({"name": 3}, "name: 3"),
+        ({"name": True}, "name: True"),
+        ({"name": 2.5}, "name: 2.5"),
+        ({"name": "Shards"}, "name: 'Shards'"),
         ({"name": "<script>"}, "name: '<script>'"),
         ({"grid": ["smoke"]}, "grid: ['smoke']"),
         ({"hydra": "d_k='4"}, 'hydra: "d_k=\'4" is not allowed; allowed: balanced quotes'),

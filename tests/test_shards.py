@@ -104,6 +104,13 @@ def test_other_columns_or_a_strange_file_make_no_shard(tmp_path: Path) -> None:
         assert plan(tmp_path, wanted).missing == {path}
 
 
+def test_shards_that_other_code_made_do_not_serve(tmp_path: Path) -> None:
+    wanted = settings([2], [0])
+    compute(shards.plan(tmp_path, wanted, COLUMNS, shard_seeds=4, code="old"))
+    assert shards.plan(tmp_path, wanted, COLUMNS, shard_seeds=4, code="new").missing
+    assert not shards.plan(tmp_path, wanted, COLUMNS, shard_seeds=4, code="old").missing
+
+
 def test_the_order_of_keys_and_arms_does_not_change_a_name() -> None:
     slab = settings([2], [0]) | {"d_k": 2, "seeds": [0, 1]}
     del slab["seed"]

@@ -120,6 +120,16 @@ def test_merged_rows_are_sorted_as_numbers_and_each_cell_is_there_once() -> None
     assert runs.merge([first, second, first], COLUMNS) == [second, first]
 
 
+def test_a_rule_of_the_same_name_in_an_old_shard_is_not_the_grids(tmp_path: Path) -> None:
+    path = tmp_path / "shard.csv"
+    slab = {"d_k": 2, "scaling": {"a": {"value": 1}, "b": {"value": 2}}, "seeds": [0, 1]}
+    both = [row() | {"scaling": name} for name in ("a", "b")]
+    tables.write_sealed(path, slab, both, COLUMNS)
+    settings = {"d_k": [2], "scaling": {"a": {"value": 1}, "b": {"value": 3}}}
+    found = runs.rows_of(path, slab, settings, COLUMNS)
+    assert [fields[1] for fields in found] == ["a"]
+
+
 def test_shards_that_disagree_about_a_cell_are_refused() -> None:
     with pytest.raises(
         tables.TableError, match=r"two shards disagree about the cell \(16, 'off'\)"

@@ -82,64 +82,10 @@ HEAD = 64
 LARGE = 1024
 """A d_k at which an effect of large d_k has to show; a grid that ends below cannot deny it."""
 
-UNRELATED = ("gaussian", "rademacher", "uniform", "student_t", "sphere")
-"""The input laws that draw q and k independently of each other: the chapter's unrelated vectors."""
-
 SHOWN = 4
 """Series written out in a claim's text; a large grid has hundreds. The verdict is of all."""
 
 SLOPE_TOLERANCE, ONE_HOT, STABLE, FACTOR = 0.05, 0.9, 0.10, 2
-
-
-@dataclass(frozen=True)
-class Series:
-    """Everything that was measured at one (n_k, n_q, inputs, dtype), over d_k and scale rules."""
-
-    label: str
-    axes: Mapping[str, Any]
-    unrelated: bool
-    arms: Mapping[str, str | None]
-    curves: Mapping[tuple[str, str], Curve]
-
-    @property
-    def n_k(self) -> int:
-        """Number of keys."""
-        return int(self.axes["n_k"])
-
-    def curve(self, arm: Literal["unscaled", "scaled", "inverse"], metric: str) -> Curve:
-        """One metric of one arm against d_k. Raises MissingError."""
-        name = self.arms[arm]
-        if name is None:
-            raise MissingError(f"the run has no scale rule {_ARMS[arm].words}")
-        if self.n_k == 1:
-            raise MissingError("a single key always has weight 1")
-        if (name, metric) not in self.curves:
-            raise MissingError(f"the table has no {metric}")
-        return self.curves[name, metric]
-
-    def ratio(self, metric: str) -> Curve:
-        """Unscaled over scaled. The interval's ends are from both intervals: it is wider than 95 %.
-
-        Raises MissingError.
-        """
-        found = ratio(self.curve("unscaled", metric), self.curve("scaled", metric))
-        if not found:
-            raise MissingError(f"{metric} is zero with scaling")
-        return found
-
-
-class _Arm(NamedTuple):
-    exponent: float
-    name: str
-    words: str
-
-
-# An arm is known by what it does, not by its name: a run may call it as it likes.
-_ARMS = {
-    "unscaled": _Arm(0.0, "off", "that leaves the scores as they are"),
-    "scaled": _Arm(0.5, "on", "that divides by √d_k"),
-    "inverse": _Arm(1.0, "inverse", "that divides by d_k"),
-}
 
 
 class Whole(NamedTuple):
@@ -633,43 +579,6 @@ CLAIMS = (
 
 
 # From the table to the ledger
-
-
-def series_of(settings: Mapping[str, Any], table: pd.DataFrame) -> list[Series]:
-    """The series of an experiment's summary, in the order of the table's axes."""
-    arms = {arm: _arm(settings["scaling"], wanted) for arm, wanted in _ARMS.items()}
-    axes = ["n_k", "n_q", "inputs", "dtype"]
-    varying = [axis for axis in axes if axis == "n_k" or len(table[axis].unique()) > 1]
-    result = []
-    for values, frame in table.groupby(axes, sort=True):
-        at: dict[str, Any] = dict(zip(axes, values, strict=True))
-        curves: dict[tuple[str, str], Curve] = {}
-        for row in frame.sort_values("d_k").to_dict("records"):
-            curve = curves.setdefault((row["scaling"], row["metric"]), {})
-            curve[row["d_k"]] = Estimate(*(row[x] for x in ("mean", "ci_low", "ci_high", "exact")))
-        law = settings["inputs"].get(at["inputs"], {}).get("law")
-        unrelated = law in UNRELATED
-        named = [axis for axis in axes if axis in varying or (axis == "inputs" and not unrelated)]
-        label = ", ".join(f"{axis} = {at[axis]}" for axis in named)
-        result.append(Series(label, at, unrelated, arms, curves))
-    return result
-
-
-def scaled_arm(rules: Mapping[str, Mapping[str, Any]]) -> str | None:
-    """The scale rule that divides by √d_k, whatever its name; None where there is none."""
-    return _arm(rules, _ARMS["scaled"])
-
-
-def _arm(rules: Mapping[str, Mapping[str, Any]], wanted: _Arm) -> str | None:
-    """The scale rule that multiplies the scores by d_k^-exponent."""
-
-    def exponent(rule: Mapping[str, Any]) -> float | None:
-        if rule["rule"] == "power":
-            return float(rule["exponent"])
-        return 0.0 if rule["rule"] == "constant" and rule["value"] == 1 else None
-
-    found = [name for name, rule in rules.items() if exponent(rule) == wanted.exponent]
-    return wanted.name if wanted.name in found else next(iter(found), None)
 
 
 def judge(claim: Claim, own: Sequence[Subject], also: Sequence[Subject] = ()) -> tables.Row:

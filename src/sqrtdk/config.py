@@ -54,19 +54,21 @@ class ConfigError(Exception):
 
 def refuse(key: str, value: object, allowed: str, known: Iterable[str] = ()) -> ConfigError:
     """The error for a bad value: the key, the value, what is allowed and the nearest name."""
-    near = difflib.get_close_matches(str(value), list(known), n=1, cutoff=0.5)
-    hint = f"; did you mean {near[0]}?" if near else ""
     shown = repr(value)
     shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
-    return ConfigError(f"{key}: {shown} is not allowed; allowed: {allowed}{hint}")
+    return ConfigError(f"{key}: {shown} is not allowed; allowed: {allowed}{_hint(value, known)}")
 
 
 def unknown(key: object, known: Iterable[str], where: str = "") -> ConfigError:
     """The error for a key that nothing has, with the nearest that something has."""
     known = sorted(known)
-    near = difflib.get_close_matches(str(key), known, n=1, cutoff=0.5)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    return ConfigError(f"unknown key {str(key)!r}{where}; known: {', '.join(known)}{hint}")
+    listed = f"known: {', '.join(known)}{_hint(key, known)}"
+    return ConfigError(f"unknown key {str(key)!r}{where}; {listed}")
+
+
+def _hint(given: object, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(str(given), list(known), n=1, cutoff=0.5)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def grids() -> list[str]:
@@ -225,10 +227,12 @@ def resolve(composed: Mapping[str, Any]) -> Run:
     names = _chosen(composed)
     entries = {mapping: _entries(mapping, composed.get(mapping)) for mapping in FORMULAS}
 
-    everywhere = {key: value for key, value in composed.items() if key in flat}
-    if isinstance(everywhere.get("scaling"), Mapping):
-        # The one word that is both an axis and an experiment: a mapping is the experiment's.
-        del everywhere["scaling"]
+    # A word that is both an axis and an experiment (scaling): a mapping is the experiment's.
+    everywhere = {
+        key: value
+        for key, value in composed.items()
+        if key in flat and not (key in blocks and isinstance(value, Mapping))
+    }
     for key in everywhere:
         if not any(_has(name, key) for name in names):
             raise ConfigError(f"{key}: none of the run's experiments has it: {', '.join(names)}")
@@ -238,13 +242,34 @@ def resolve(composed: Mapping[str, Any]) -> Run:
     for name in names:
         layers: dict[str, Mapping[str, Any]] = {
             f"experiment.{name}": _block(f"experiment.{name}", blocks_of.get(name), axis=False),
-            "": {key: value for key, value in everywhere.items() if _has(name, key)},
+            "": _flat(name, everywhere, entries["scale_rules"]),
             name: _block(name, composed.get(name), axis=name in flat),
         }
         settings[name] = _experiment(name, layers, entries)
     run = Run(_run_name(composed.get("name", "default")), _shard_seeds(composed), settings)
     _check_formulas(run)
     return run
+
+
+def _flat(
+    experiment: str, everywhere: Mapping[str, Any], rules: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The flat keys that an experiment has. One of factors alone takes only such scale rules."""
+    found = {key: value for key, value in everywhere.items() if _has(experiment, key)}
+    if EXPERIMENTS[experiment].FACTORS_ONLY and "scaling" in found:
+        given = [_word(name) for name in _as_list("scaling", found.pop("scaling"))]
+        kept = [name for name in given if name not in rules or _is_factor(rules[str(name)])]
+        if kept:
+            found["scaling"] = kept
+    return found
+
+
+def _is_factor(entry: dict[str, Any]) -> bool:
+    try:
+        return scales.factor(entry, d_k=1, n_k=2) is not None
+    except (ValueError, ArithmeticError):
+        # Out of range: answered where every rule is tried at every size.
+        return True
 
 
 def _block(experiment: str, value: object, *, axis: bool) -> Mapping[str, Any]:
@@ -261,7 +286,9 @@ def _has(experiment: str, key: str) -> bool:
 
 
 def _run_name(value: object) -> str:
-    if not (isinstance(value, str) and NAME.fullmatch(value)) or value in RESERVED:
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    if not (isinstance(value, str) and NAME.fullmatch(value)) or value.lower() in RESERVED:
         raise refuse("name", value, f"{RUN_KEYS['name'].split(': ')[1]} Not {RESERVED[0]}")
     return value
 
@@ -429,9 +456,8 @@ def _whole(key: Key, value: object) -> int:
         number = float(value)
     elif _is_number(value):
         number = value  # type: ignore[assignment]
-    if number is None or number != int(number) or number < key.minimum:
-        raise refuse(key.name, value, key.allowed)
-    if key.maximum is not None and number > key.maximum:
+    top = math.inf if key.maximum is None else key.maximum
+    if number is None or number != int(number) or not key.minimum <= number <= top:
         raise refuse(key.name, value, key.allowed)
     return int(number)
 

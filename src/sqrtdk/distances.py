@@ -4,14 +4,12 @@ Positions are those in the sequence. An output depends on a value with exactly i
 same numbers say how much gradient reaches a position.
 """
 
-import sys
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sqrtdk import config, keys, scales, summary, tables
+from sqrtdk import estimates, examples, keys, scales, tables
 from sqrtdk.attention import attention
 from sqrtdk.inputs import Array, draw
 from sqrtdk.keys import Column
@@ -63,13 +61,14 @@ def rows(settings: Mapping[str, Any]) -> Iterator[tables.Row]:
         rule = scales.rule(entry, d_k=d_k, n_k=n_k)
         found = []
         for seed in seeds:
-            arrays = draw(law, **sizes, d_v=1, seed=seed, dtype=dtype)
+            # With the d_v of the grid, which is part of the key of a stream: these are its cells.
+            arrays = draw(law, **sizes, d_v=settings["d_v"], seed=seed, dtype=dtype)
             weights = attention(arrays.q, arrays.k, arrays.v, scale=rule).weights
             found.append(by_quarter(weights.astype(np.float64)))
         axes = sizes | {"inputs": inputs, "dtype": dtype, "scaling": scaling}
         for place, values in enumerate(np.transpose(found)):
             if not np.isnan(values).any():
-                low, high = summary.interval(values)
+                low, high = estimates.interval(values)
                 yield axes | {
                     "quarter": place + 1,
                     "n_seeds": len(seeds),
@@ -79,11 +78,5 @@ def rows(settings: Mapping[str, Any]) -> Iterator[tables.Row]:
                 }
 
 
-def main() -> None:
-    """Write the distances of the run whose config is named first to the second path."""
-    settings = config.load(Path(sys.argv[1])).settings["scaling"]
-    tables.write_atomically(Path(sys.argv[2]), tables.text(rows(settings), COLUMNS))
-
-
 if __name__ == "__main__":
-    main()
+    examples.main(rows, COLUMNS)

@@ -1,12 +1,17 @@
-"""Measured numbers with their intervals: in words, and as curves over d_k.
+"""Measured numbers with their intervals: from values over seeds, in words, as curves over d_k.
 
 Nothing here knows a table or a claim.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from scipy.special import stdtrit
+
+T = TypeVar("T")
 
 
 class MissingError(Exception):
@@ -24,6 +29,73 @@ class Estimate(NamedTuple):
 
 Curve = dict[int, Estimate]
 """A metric by d_k, in rising order of d_k."""
+
+
+# From values to numbers
+
+
+def interval(values: np.ndarray, *, confidence: float = 0.95) -> tuple[float, float]:
+    """Student's t-interval of the mean of independent values; NaN for fewer than two.
+
+    >>> interval(np.array([1.0, 1.0, 1.0]))
+    (1.0, 1.0)
+    """
+    count = len(values)
+    if count < 2:
+        return np.nan, np.nan
+    mean = float(np.mean(values))
+    half = float(stdtrit(count - 1, 0.5 + confidence / 2) * np.std(values, ddof=1) / count**0.5)
+    return mean - half, mean + half
+
+
+def statistics(
+    values: np.ndarray, *, pool: str = "mean", exact: float = np.nan
+) -> dict[str, float]:
+    """The statistics of one metric over seeds.
+
+    With `pool="rms"` the mean square is what has an expectation: mean and interval are those of
+    the squares, brought back by the square root (an end below 0 becomes 0), and z compares
+    squares.
+    """
+    # Squares of values below 1e-154 underflow, so all is computed near 1. The unit is a power of
+    # two, which changes no digit of what needs none.
+    _, unit = np.frexp(np.max(np.abs(values)))
+    near = np.ldexp(values, -unit)
+    with np.errstate(over="ignore"):
+        target = float(np.ldexp(exact, -unit))
+    power = 2 if pool == "rms" else 1
+    pooled = near**power
+    count, mean = len(values), float(np.mean(pooled))
+    error = float(np.std(pooled, ddof=1)) / count**0.5 if count > 1 else np.nan
+    ends = (max(x, 0.0) if pool == "rms" else x for x in interval(pooled))
+    low, high = (float(x ** (1 / power)) for x in ends)
+    found = {
+        "mean": mean ** (1 / power),
+        "sd": float(np.std(near, ddof=1)) if count > 1 else np.nan,
+        "median": float(np.median(near)),
+        "ci_low": low,
+        "ci_high": high,
+    }
+    return {
+        "n_seeds": count,
+        **{name: float(np.ldexp(number, unit)) for name, number in found.items()},
+        "exact": exact,
+        # Where nothing varies over seeds there is no standard error to measure in.
+        "z": (mean - target**power) / error if error > 0 else np.nan,
+    }
+
+
+def spread(values: Sequence[T], count: int) -> list[T]:
+    """At most `count` of the values, evenly spaced by rank, both ends among them.
+
+    >>> spread([1, 2, 4, 8, 16, 32, 64], 4)
+    [1, 4, 16, 64]
+    """
+    places = np.linspace(0, len(values) - 1, min(count, len(values)))
+    return [values[round(place)] for place in places.tolist()]
+
+
+# In words
 
 
 _PLAIN = (1e-3, 1e6)
@@ -89,6 +161,9 @@ def percent(value: Estimate) -> str:
     '82.4 % (82.1 to 82.7)'
     """
     return estimate(Estimate(*(100 * x for x in value)), " %")
+
+
+# Curves
 
 
 def ratio(over: Curve, under: Curve) -> Curve:

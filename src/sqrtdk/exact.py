@@ -13,8 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sqrtdk import scales, tables, theory
+from sqrtdk import scales, sources, tables, theory
 from sqrtdk.keys import Column
+
+POINTS = 500
+"""Points of one shard at most: they are an argument of its job, and 128 KiB is the limit."""
 
 BETWEEN = 3
 """Points of a curve between two neighbouring d_k of the grid."""
@@ -66,11 +69,16 @@ def curve(sizes: list[int]) -> list[float]:
 
 
 def specs(found: Iterable[Point]) -> dict[str, dict[str, Any]]:
-    """The shards that hold some points, by file name: one for each n_k."""
+    """The shards that hold some points, by file name: all of one n_k, up to a size."""
     result = {}
+    code = sources.digest("sqrtdk.exact")
     for n_k, group in itertools.groupby(sorted(set(found)), key=lambda point: point.n_k):
-        spec = {"n_k": n_k, "points": [list(point) for point in group]}
-        result[f"nk{n_k}-{tables.address(spec, COLUMNS)}.csv"] = spec
+        some = list(group)
+        for start in range(0, len(some), POINTS):
+            block = some[start : start + POINTS]
+            spec = {"n_k": n_k, "points": [list(point) for point in block], "code": code}
+            name = f"nk{n_k}-dk{block[0].d_k:.0f}-{block[-1].d_k:.0f}"
+            result[f"{name}-{tables.address(spec, COLUMNS)}.csv"] = spec
     return result
 
 

@@ -4,13 +4,13 @@ They are the cells of the grid's first seed, the same draw that runs.csv measure
 """
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sqrtdk import config, keys, scales, tables
+from sqrtdk import config, estimates, keys, scales, tables
 from sqrtdk.attention import attention
 from sqrtdk.inputs import draw
 from sqrtdk.keys import Column
@@ -40,22 +40,12 @@ COLUMNS = (
 )
 
 
-def spread(values: list[int], count: int) -> list[int]:
-    """At most `count` of the values, evenly spaced by rank, both ends among them.
-
-    >>> spread([1, 2, 4, 8, 16, 32, 64], 4)
-    [1, 4, 16, 64]
-    """
-    places = np.linspace(0, len(values) - 1, min(count, len(values)))
-    return [values[round(place)] for place in places]
-
-
 def weights(settings: Mapping[str, Any]) -> Iterator[tables.Row]:
     """Weights of the first queries and keys at the smallest n_k, by d_k and scale rule."""
     n_k, n_q, seed = settings["n_k"][0], settings["n_q"][0], settings["seed"][0]
     inputs, law = next(iter(settings["inputs"].items()))
     dtype = settings["dtype"][0]
-    for d_k in spread(settings["d_k"], PANELS):
+    for d_k in estimates.spread(settings["d_k"], PANELS):
         sizes = {"d_k": d_k, "n_k": n_k, "n_q": n_q}
         arrays = draw(law, **sizes, d_v=settings["d_v"], seed=seed, dtype=dtype)
         for scaling, rule in sorted(settings["scaling"].items()):
@@ -66,11 +56,13 @@ def weights(settings: Mapping[str, Any]) -> Iterator[tables.Row]:
                 yield axes | {"query": query, "key": key, "weight": float(weight)}
 
 
-def main() -> None:
-    """Write the example weights of the run whose config is named first to the second path."""
+def main(
+    rows: Callable[[Mapping[str, Any]], Iterable[tables.Row]], columns: Sequence[Column]
+) -> None:
+    """Write the rows of the `scaling` of the run whose config is named first to the second path."""
     settings = config.load(Path(sys.argv[1])).settings["scaling"]
-    tables.write_atomically(Path(sys.argv[2]), tables.text(weights(settings), COLUMNS))
+    tables.write_atomically(Path(sys.argv[2]), tables.text(rows(settings), columns))
 
 
 if __name__ == "__main__":
-    main()
+    main(weights, COLUMNS)

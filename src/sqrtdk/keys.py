@@ -87,7 +87,8 @@ SCALING = Key(
     "scaling",
     "name",
     "Scale rule: what the scores are multiplied by before the softmax "
-    "(on: 1/√d_k, off: 1; further rules by name).",
+    "(on: 1/√d_k, off: 1; further rules by name). An experiment that takes only plain factors "
+    "leaves the others out.",
     named_in="scale_rules",
 )
 SEED = Key(

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sqrtdk import config, shards, tables
+from sqrtdk import config, shards, sources, tables
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.keys import Column
 
@@ -30,31 +30,55 @@ def merge(shard_rows: Sequence[list[str]], columns: Sequence[Column]) -> list[li
     return [found[cell] for cell in sorted(found)]
 
 
-def wanted(settings: Mapping[str, Any], columns: Sequence[Column]) -> Any:
-    """Predicate: whether a row of text fields is a cell of the grid."""
+def plan_of(run: config.Run, experiment: str, folder: Path) -> shards.Plan:
+    """The plan of one experiment of a run, by the shards in a folder and today's code."""
+    module = EXPERIMENTS[experiment]
+    return shards.plan(
+        folder,
+        run.settings[experiment],
+        module.COLUMNS,
+        shard_seeds=run.shard_seeds,
+        within=module.WITHIN,
+        code=sources.digest(f"sqrtdk.experiments.{experiment}"),
+    )
+
+
+def rows_of(
+    shard: Path, slab: shards.Slab, settings: Mapping[str, Any], columns: Sequence[Column]
+) -> list[list[str]]:
+    """The rows of a shard that are cells of the grid."""
+    rules = settings["scaling"]
+    # A shard may hold a rule that bears the name of one of the grid's and is another.
+    same = {name for name, rule in slab["scaling"].items() if rules.get(name) == rule}
     axes = [
         (place, {str(value) for value in settings[column.name]})
         for place, column in enumerate(columns)
-        if column.axis
+        if column.axis and column.name != "scaling"
     ]
-    return lambda row: all(row[place] in values for place, values in axes)
+    at = [column.name for column in columns].index("scaling")
+    return [
+        row
+        for row in tables.read_sealed(shard, columns)
+        if row[at] in same and all(row[place] in values for place, values in axes)
+    ]
 
 
 def main() -> None:
     """Merge the shards of the experiment named second, in the run of the config named first."""
     run, experiment, path = config.load(Path(sys.argv[1])), sys.argv[2], Path(sys.argv[3])
-    settings, module = run.settings[experiment], EXPERIMENTS[experiment]
-    columns = module.COLUMNS
-    folder = path.parents[2] / "shards" / experiment
-    plan = shards.plan(folder, settings, columns, shard_seeds=run.shard_seeds, within=module.WITHIN)
+    settings, columns = run.settings[experiment], EXPERIMENTS[experiment].COLUMNS
+    plan = plan_of(run, experiment, path.parents[2] / "shards" / experiment)
     if plan.missing:
         raise tables.TableError(f"{len(plan.missing)} shards are missing: {min(plan.missing)}")
-    keep = wanted(settings, columns)
-    rows = [row for shard in plan.shards for row in tables.read_sealed(shard, columns) if keep(row)]
+    found = [
+        row
+        for shard, slab in plan.shards.items()
+        for row in rows_of(shard, slab, settings, columns)
+    ]
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(column.name for column in columns)
-    writer.writerows(merge(rows, columns))
+    writer.writerows(merge(found, columns))
     tables.write_atomically(path, buffer.getvalue())
 
 

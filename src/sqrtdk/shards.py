@@ -55,8 +55,12 @@ def plan(
     *,
     shard_seeds: int,
     within: Sequence[str] = (),
+    code: str = "",
 ) -> Plan:
-    """Choose the shards on disk that serve a grid, and cut what they lack into new ones."""
+    """Choose the shards on disk that serve a grid, and cut what they lack into new ones.
+
+    `code` is the digest of the code that measures; shards of other code do not serve.
+    """
     on_disk: dict[str, list[tuple[Path, Slab]]] = {}
     for path in sorted(folder.glob("*.csv")):
         slab = tables.read_slab(path)
@@ -65,6 +69,7 @@ def plan(
     chosen: dict[Path, Slab] = {}
     missing = []
     for slab in slabs(settings, within):
+        slab["code"] = code
         rules, seeds = slab["scaling"], settings["seed"]
         needed = {name: set(seeds) for name in rules}
         for path, there in on_disk.get(_identity(slab), ()):

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.special import stdtrit
+from scipy.special import ndtri, stdtr
 
 from sqrtdk import config, curves, tables
+from sqrtdk.estimates import statistics
 from sqrtdk.exact import is_covered
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.keys import Column
@@ -35,48 +36,6 @@ STATISTICS = (
 def columns(runs: Sequence[Column]) -> tuple[Column, ...]:
     """The columns of summary.csv: the axes of runs.csv without the seed, then the statistics."""
     return (*(c for c in runs if c.axis and c.name != "seed"), *STATISTICS)
-
-
-def interval(values: np.ndarray, *, confidence: float = 0.95) -> tuple[float, float]:
-    """Student's t-interval of the mean of independent values; NaN for fewer than two.
-
-    >>> interval(np.array([1.0, 1.0, 1.0]))
-    (1.0, 1.0)
-    """
-    count = len(values)
-    if count < 2:
-        return np.nan, np.nan
-    mean = float(np.mean(values))
-    half = float(stdtrit(count - 1, 0.5 + confidence / 2) * np.std(values, ddof=1) / count**0.5)
-    return mean - half, mean + half
-
-
-def statistics(
-    values: np.ndarray, *, pool: str = "mean", exact: float = np.nan
-) -> dict[str, float]:
-    """The statistics of one metric over seeds.
-
-    With `pool="rms"` the mean square is what has an expectation: mean and interval are those of
-    the squares, brought back by the square root (an end below 0 becomes 0), and z compares
-    squares.
-    """
-    power = 2 if pool == "rms" else 1
-    pooled = values**power
-    count, mean = len(values), float(np.mean(pooled))
-    error = float(np.std(pooled, ddof=1)) / count**0.5 if count > 1 else np.nan
-    ends = (max(x, 0.0) if pool == "rms" else x for x in interval(pooled))
-    low, high = (float(x ** (1 / power)) for x in ends)
-    return {
-        "n_seeds": count,
-        "mean": mean ** (1 / power),
-        "sd": float(np.std(values, ddof=1)) if count > 1 else np.nan,
-        "median": float(np.median(values)),
-        "ci_low": low,
-        "ci_high": high,
-        "exact": exact,
-        # Where nothing varies over seeds there is no standard error to measure in.
-        "z": (mean - exact**power) / error if error > 0 else np.nan,
-    }
 
 
 def summarize(

@@ -4,17 +4,16 @@ Row norms of several seeds of one n_k are pooled. Reading one row of the table: 
 of the rows has at least this norm, and together they hold this share of the squared norm.
 """
 
-import sys
+import itertools
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sqrtdk import config, examples, keys, scales, tables
-from sqrtdk.attention import attention
+from sqrtdk import estimates, examples, keys, scales, tables
+from sqrtdk.attention import ScaleRule, attention
 from sqrtdk.gradients import gradients
-from sqrtdk.inputs import draw
+from sqrtdk.inputs import Array, Inputs, draw
 from sqrtdk.keys import Column
 from sqrtdk.metrics import row_norms
 
@@ -70,27 +69,28 @@ def rows(settings: Mapping[str, Any]) -> Iterator[tables.Row]:
     n_q, dtype, seeds = settings["n_q"][0], settings["dtype"][0], settings["seed"][:SEEDS]
     inputs, law = next(iter(settings["inputs"].items()))
     unit = settings["d_v"] ** -0.5
-    for d_k in examples.spread(settings["d_k"], SIZES):
+    for d_k in estimates.spread(settings["d_k"], SIZES):
         sizes = {"d_k": d_k, "n_k": n_k, "n_q": n_q}
-        draws = [draw(law, **sizes, d_v=settings["d_v"], seed=s, dtype=dtype) for s in seeds]
-        for scaling, entry in sorted(settings["scaling"].items()):
-            rule = scales.rule(entry, d_k=d_k, n_k=n_k)
-            axes = sizes | {"inputs": inputs, "dtype": dtype, "scaling": scaling}
-            found = [
-                gradients(*arrays, attention(*arrays[:3], scale=rule), scale=rule)
-                for arrays in draws
-            ]
-            for x in GRADIENTS:
-                pooled = np.concatenate([row_norms(getattr(one, x)) for one in found])
-                for point in tail(pooled.astype(np.float64) * unit):
-                    yield axes | {"gradient": x} | point | {"n_seeds": len(seeds)}
+        norms: dict[tuple[str, str], list[Array]] = {}
+        # Seed by seed, and of each only the norms: 20 draws with their gradients fill a memory.
+        for seed in seeds:
+            arrays = draw(law, **sizes, d_v=settings["d_v"], seed=seed, dtype=dtype)
+            for scaling, entry in settings["scaling"].items():
+                for x, found in _row_norms(arrays, scales.rule(entry, d_k=d_k, n_k=n_k)):
+                    norms.setdefault((scaling, x), []).append(found)
+        for scaling, x in itertools.product(sorted(settings["scaling"]), GRADIENTS):
+            axes = sizes | {"inputs": inputs, "dtype": dtype, "scaling": scaling, "gradient": x}
+            pooled = np.concatenate(norms[scaling, x]).astype(np.float64) * unit
+            for point in tail(pooled):
+                yield axes | point | {"n_seeds": len(seeds)}
 
 
-def main() -> None:
-    """Write the tails of the run whose config is named first to the second path."""
-    settings = config.load(Path(sys.argv[1])).settings["scaling"]
-    tables.write_atomically(Path(sys.argv[2]), tables.text(rows(settings), COLUMNS))
+def _row_norms(arrays: Inputs, scale: ScaleRule) -> Iterator[tuple[str, Array]]:
+    """The row norms of each of GRADIENTS."""
+    found = gradients(*arrays, attention(*arrays[:3], scale=scale), scale=scale)
+    for x in GRADIENTS:
+        yield x, row_norms(getattr(found, x))
 
 
 if __name__ == "__main__":
-    main()
+    examples.main(rows, COLUMNS)

@@ -2,8 +2,6 @@
 
 import textwrap
 
-import yaml
-
 from sqrtdk import config
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.keys import Key
@@ -22,11 +20,12 @@ def text() -> str:
         "",
         "The same keys go to the pipeline: snakemake --config d_k='[16,64]' seeds=8",
     ]
+    grids = {grid: config.compose([f"grid={grid}"], {}) for grid in ("cell", "default")}
     for name, module in EXPERIMENTS.items():
-        defaults = {grid: _block(grid, name) for grid in ("cell", "default")}
         lines += ["", f"Experiment {name}: {(module.__doc__ or '').strip().splitlines()[0]}", ""]
         for key in module.KEYS:
-            lines += _entry(key, [f"{g}: {_default(d, key)}" for g, d in defaults.items()])
+            defaults = [f"{grid}: {_default(run, name, key)}" for grid, run in grids.items()]
+            lines += _entry(key, defaults)
             if key.name == "seed":
                 lines += _paragraph("seeds", "Short for a list: seeds=20 means seed 0 to 19.", "")
     lines += ["", "The whole run", ""]
@@ -38,18 +37,13 @@ def text() -> str:
     return "\n".join(lines)
 
 
-def _block(grid: str, experiment: str) -> dict[str, object]:
-    """An experiment's values in one grid: its own file, and the grid's on top."""
-    block: dict[str, object] = {}
-    for name in (f"experiment/{experiment}", f"grid/{grid}"):
-        path = config.CONF / f"{name}.yaml"
-        block |= (yaml.safe_load(path.read_text(encoding="utf-8")) or {}).get(experiment, {})
-    return block
-
-
-def _default(block: dict[str, object], key: Key) -> object:
-    seeds = f"0 to {int(str(block['seeds'])) - 1}" if "seeds" in block else None
-    return block.get(key.name, seeds if key.name == "seed" else None)
+def _default(run: config.Run, experiment: str, key: Key) -> str:
+    """The value of a key in a grid, as a person would write it."""
+    value = run.settings[experiment][key.name]
+    values = [str(item) for item in value] if isinstance(value, (list, dict)) else [str(value)]
+    if key.name == "seed" and len(values) > 1:
+        return f"{values[0]} to {values[-1]}"
+    return values[0] if len(values) == 1 else f"[{', '.join(values)}]"
 
 
 def _entry(key: Key, defaults: list[str]) -> list[str]:

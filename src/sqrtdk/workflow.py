@@ -1,28 +1,31 @@
 """What the Snakefile needs to know: the run, its shards, and what each rule depends on."""
 
-import ast
 import fcntl
 import hashlib
 import json
+import math
 import os
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any, TextIO
 
+import psutil
 import yaml
 from snakemake.exceptions import WorkflowError
 
-from sqrtdk import config, curves, exact, progress, shards
+from sqrtdk import config, curves, exact, progress, runs, shards, sources
 from sqrtdk.experiments.registry import EXPERIMENTS, Experiment
 from sqrtdk.figures import FIGURES, TABLES
 
-PACKAGE = Path(__file__).resolve().parent
 STATE = Path(".snakemake/sqrtdk")
 RESULTS = Path("results")
 SHARDS = RESULTS / "shards"
+
+
+ANSWERING = {"related": ("summary",), "scaling": ("distances",)}
+"""The tables of each experiment that the concept check is answered from."""
 
 
 class Workflow:
@@ -37,14 +40,7 @@ class Workflow:
         try:
             self.run = compose(values, files, arguments)
             self.plans = {
-                name: shards.plan(
-                    SHARDS / name,
-                    settings,
-                    EXPERIMENTS[name].COLUMNS,
-                    shard_seeds=self.run.shard_seeds,
-                    within=EXPERIMENTS[name].WITHIN,
-                )
-                for name, settings in self.run.settings.items()
+                name: runs.plan_of(self.run, name, SHARDS / name) for name in self.run.settings
             }
             self.exact = {
                 name: exact.specs(point for _, point in curves.points(name, settings))
@@ -85,12 +81,6 @@ class Workflow:
         """The shards that hold an experiment's exact expectations."""
         return [str(SHARDS / "exact" / name) for name in self.exact[experiment]]
 
-    def shard_files(self) -> list[str]:
-        """Every shard of the run."""
-        return [
-            path for name in self.experiments for path in self.measured(name) + self.expected(name)
-        ]
-
     def slab(self, wildcards: Any) -> str:
         """What one shard job measures, as JSON."""
         path = SHARDS / wildcards.experiment / f"{wildcards.shard}.csv"
@@ -101,10 +91,6 @@ class Workflow:
         name = f"{wildcards.points}.csv"
         return next(json.dumps(specs[name]) for specs in self.exact.values() if name in specs)
 
-    def tables(self, experiment: str) -> list[str]:
-        """The tables that an experiment's figures are drawn from."""
-        return [f"{self.folder}/{experiment}/{name}.csv" for name in TABLES[experiment]]
-
     def _expect(self) -> None:
         new = {
             path.stem: _milliseconds(EXPERIMENTS[name], slab)
@@ -114,13 +100,40 @@ class Workflow:
         }
         progress.expect(new, ("all", *self.experiments))
 
+    def tables(self, experiment: str) -> list[str]:
+        """The tables that an experiment's figures are drawn from."""
+        return [f"{self.folder}/{experiment}/{name}.csv" for name in TABLES[experiment]]
+
+    def files(self, experiment: str) -> list[str]:
+        """Everything that an experiment's target makes, so that what was deleted is made again."""
+        figures = self.figures(experiment)
+        names = dict.fromkeys(("runs", *TABLES[experiment], *ANSWERING.get(experiment, ())))
+        return [
+            *(f"{self.folder}/{experiment}/{name}.csv" for name in names),
+            *figures,
+            *(str(Path(figure).with_suffix(".png")) for figure in figures),
+            *self.measured(experiment),
+            *self.expected(experiment),
+        ]
+
+    def threads(self, wildcards: Any) -> int:
+        """Cores that a shard job holds: so many that cells in memory at once fit into it.
+
+        A job computes with one thread; what it holds beyond that keeps other jobs from starting.
+        """
+        path = SHARDS / wildcards.experiment / f"{wildcards.shard}.csv"
+        slab = self.plans[wildcards.experiment].shards[path]
+        share: float = (
+            EXPERIMENTS[wildcards.experiment].memory(slab) / psutil.virtual_memory().available
+        )
+        return max(1, math.ceil(share * (os.cpu_count() or 1)))
+
     def answering(self) -> list[str]:
         """The tables that the concept check is answered from, of those that the run has."""
-        needed = {"related": "summary", "scaling": "distances"}
         return [
-            f"{self.folder}/{name}/{needed[name]}.csv"
+            f"{self.folder}/{name}/{table}.csv"
             for name in self.experiments
-            if name in needed
+            for table in ANSWERING.get(name, ())
         ]
 
     def figures(self, experiment: str) -> list[str]:
@@ -133,7 +146,7 @@ class Workflow:
         self._lock = (RESULTS / ".lock").open("a+")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             self._lock.seek(0)
             raise WorkflowError(
                 f"another run is at work in {RESULTS}/ (process {self._lock.read().strip()}); "
@@ -200,41 +213,11 @@ def _refuse_repeat(keys: Iterable[str]) -> None:
 
 
 def code(module: str) -> list[str]:
-    """The source files that `python -m module` can import of this package, itself included.
-
-    Snakemake does not look inside imports, so rules list these files as inputs.
-    """
-    found: dict[str, Path] = {}
-    todo = [module]
-    while todo:
-        name = todo.pop()
-        path = _source(name)
-        if name and name not in found and path is not None:
-            found[name] = path
-            todo += [name.rpartition(".")[0], *_imported(path)]
-    return sorted(os.path.relpath(path) for path in found.values())
-
-
-def _source(module: str) -> Path | None:
-    """The file of a module of this package."""
-    base = PACKAGE.parent.joinpath(*module.split("."))
-    files = (base.with_suffix(".py"), base / "__init__.py")
-    return next((path for path in files if path.is_file() and PACKAGE in path.parents), None)
-
-
-@cache
-def _imported(path: Path) -> list[str]:
-    """Every dotted name that a source file's imports may load, wherever they stand in it."""
-    names = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-    return [name for name in names if name.split(".")[0] == PACKAGE.name]
+    """The source files that a rule running `python -m module` depends on."""
+    return [os.path.relpath(path) for path in sources.closure(module)]
 
 
 def pages() -> list[str]:
     """The templates, styles and captions of the report."""
-    files = (PACKAGE / "report").rglob("*.*")
+    files = (sources.PACKAGE / "report").rglob("*.*")
     return sorted(os.path.relpath(path) for path in files if path.suffix not in (".py", ".pyc"))
