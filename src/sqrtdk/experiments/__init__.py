@@ -1,1 +1,1 @@
-"""One module an experiment, all of one shape: KEYS, COLUMNS, `cells` (slab -> cells), `memory`."""
+"""One module an experiment, all of one shape: `registry.Experiment`."""
