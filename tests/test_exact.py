@@ -1,6 +1,8 @@
 """Exact values beside measurements, and the gate: right code passes it, each mutant fails it."""
 
+import itertools
 import math
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +12,19 @@ import pytest
 
 import sqrtdk.attention
 import sqrtdk.gradients
-from sqrtdk import attention, cells, crossings, curves, exact, scales, summary, tails, theory
+from sqrtdk import (
+    attention,
+    cells,
+    crossings,
+    curves,
+    distances,
+    exact,
+    inputs,
+    scales,
+    summary,
+    tails,
+    theory,
+)
 from sqrtdk.attention import Factor, causal_mask
 from sqrtdk.exact import Point
 from sqrtdk.experiments import scaling
@@ -207,6 +221,49 @@ def test_without_scaling_few_rows_carry_the_gradient() -> None:
         if row["gradient"] == "q" and row["rows_share"] <= 0.02
     }
     assert share["off"] > 2 * share["on"]
+
+
+def test_tails_pool_the_row_norms_of_the_grids_own_cells() -> None:
+    settings = SETTINGS | {"d_k": [16], "n_k": [48], "seed": [3, 5]}
+    found = [row for row in tails.rows(settings) if row["gradient"] == "q"]
+    norms = []
+    for seed in (3, 5):
+        arrays = inputs.draw({"law": "gaussian"}, d_k=16, n_k=48, n_q=24, d_v=32, seed=seed,
+                             dtype="float64")  # fmt: skip
+        forward = attention.attention(*arrays[:3], scale=0.25)
+        d_q = sqrtdk.gradients.gradients(*arrays, forward, scale=0.25).q
+        norms += np.linalg.norm(d_q, axis=1).tolist()
+    on = [row["row_norm"] for row in found if row["scaling"] == "on"]
+    # Every rank but the middle ones is shown: the largest, the smallest, and how many there are.
+    assert on[0] == pytest.approx(max(norms) / math.sqrt(32), rel=1e-13)
+    assert on[-1] == pytest.approx(min(norms) / math.sqrt(32), rel=1e-13)
+    assert {row["n_seeds"] for row in found} == {2}
+    order = [(row["scaling"], row["gradient"]) for row in tails.rows(settings)]
+    assert list(dict.fromkeys(order)) == list(itertools.product(["off", "on"], ["logits", "q"]))
+
+
+def test_tails_hold_one_draw_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    alive: list[weakref.ref[Any]] = []
+
+    def draw(*arguments: Any, **more: Any) -> Any:
+        made = inputs.draw(*arguments, **more)
+        alive.append(weakref.ref(made.q))
+        # The one before is still a name of the loop until this one has taken its place.
+        assert sum(one() is not None for one in alive) <= 2
+        return made
+
+    monkeypatch.setattr(tails, "draw", draw)
+    assert list(tails.rows(SETTINGS | {"d_k": [2], "seed": list(range(6))}))
+    assert len(alive) == 6
+
+
+def test_distances_are_of_the_grids_own_cells() -> None:
+    settings = SETTINGS | {"d_k": [16], "n_k": [48], "seed": [3]}
+    arrays = inputs.draw({"law": "gaussian"}, d_k=16, n_k=48, n_q=24, d_v=32, seed=3,
+                         dtype="float64")  # fmt: skip
+    weights = attention.attention(*arrays[:3], scale=0.25).weights
+    found = [row["relative_weight"] for row in distances.rows(settings) if row["scaling"] == "on"]
+    assert found == distances.by_quarter(weights).tolist()
 
 
 def summary_table(curves_by_arm: dict[tuple[str, str], dict[int, float]]) -> pd.DataFrame:

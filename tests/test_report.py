@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from test_claims import LAWS, RULES, table
@@ -103,9 +104,7 @@ class Page(HTMLParser):
         return re.sub(r"\s+", " ", "".join(self.text.get(section, []))).strip()
 
 
-def build(
-    folder: Path, frame: pd.DataFrame, *, pictures: bool = True, drop: tuple[str, ...] = ()
-) -> Path:
+def build(folder: Path, frame: pd.DataFrame, *, pictures: bool = True) -> Path:
     """A folder of `scaling` with the tables of a frame, its ledger, and placeholder figures."""
     arms = {name: RULES.get(name, RULES["quarter"]) for name in frame["scaling"].unique()}
     settings: dict[str, Any] = {
@@ -118,26 +117,19 @@ def build(
         "scaling": arms,
         "seed": list(range(int(frame["n_seeds"].max()))),
     }
-    fill(folder, "scaling", settings, frame, drop)
+    fill(folder, "scaling", settings, frame)
     for stem in STEMS if pictures else ():
         tables.write_atomically(folder / "figures" / f"{stem}.svg", SVG)
         tables.write_atomically(folder / "figures" / f"{stem}.png", b"")
     return folder
 
 
-def fill(
-    folder: Path,
-    experiment: str,
-    settings: dict[str, Any],
-    frame: pd.DataFrame,
-    drop: tuple[str, ...] = (),
-) -> None:
+def fill(folder: Path, experiment: str, settings: dict[str, Any], frame: pd.DataFrame) -> None:
     """The folder of a run of one experiment: summary, ledger, configuration and provenance."""
     run = config.Run("mine", 50, {experiment: settings})
     rows = claims.ledger(run, {experiment: frame})
-    schema = summary.columns(EXPERIMENTS[experiment].COLUMNS)
-    columns = [c for c in schema if c.name not in drop]
-    write(folder / experiment / "summary.csv", frame, columns)
+    columns = summary.columns(EXPERIMENTS[experiment].COLUMNS)
+    write(folder / experiment / "summary.csv", frame, list(columns))
     tables.write_atomically(folder / "claims.csv", tables.text(rows, claims.COLUMNS))
     tables.write_atomically(folder / "config.yaml", run.to_yaml())
     record = {
@@ -217,6 +209,9 @@ def test_the_answer_comes_first_and_every_claim_has_a_verdict(tmp_path: Path) ->
     ledger = ledger_of(folder)
     for row in ledger:
         words = found.words(f"claim-{row['claim']}")
+        if row["condition"] == claims.absent(row["experiment"]):
+            assert words == f"“{plain(row['sentence'])}”"
+            continue
         assert row["verdict"] in words
         assert plain(row["rule"]) in words
         assert plain(row["answer"]) in words
@@ -280,22 +275,21 @@ def test_exact_values_stand_beneath_the_means(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("frame", "drop"),
+    "frame",
     [
-        (table(arms=["off"]), ()),
-        (table(arms=["quarter"]), ()),
-        (table(n_k=[16]), ()),
-        (table(n_k=[1]), ()),
-        (table(d_k=[64]), ()),
-        (table(seeds=1), ()),
-        (table(arms=["inverse", "off", "on", "quarter"]), ()),
-        (table(inputs=["gaussian", "planted"]), ()),
-        (table(), ("exact", "z", "sd", "ci_low", "ci_high")),
+        table(arms=["off"]),
+        table(arms=["quarter"]),
+        table(n_k=[16]),
+        table(n_k=[1]),
+        table(d_k=[64]),
+        table(seeds=1),
+        table(arms=["inverse", "off", "on", "quarter"]),
+        table(inputs=["gaussian", "planted"]),
     ],
-    ids=["off", "custom", "one n_k", "n_k 1", "one d_k", "one seed", "arms", "laws", "columns"],
+    ids=["off", "custom", "one n_k", "n_k 1", "one d_k", "one seed", "arms", "laws"],
 )
-def test_odd_runs_have_a_report(tmp_path: Path, frame: pd.DataFrame, drop: tuple[str, ...]) -> None:
-    found = check(render(build(tmp_path, frame, drop=drop)))
+def test_odd_runs_have_a_report(tmp_path: Path, frame: pd.DataFrame) -> None:
+    found = check(render(build(tmp_path, frame)))
     assert found.words("answer")
     if int(frame["n_seeds"].max()) == 1:
         assert "One seed, no interval." in found.words("figure-scaling-entropy")
@@ -467,12 +461,13 @@ def gated(z: float) -> pd.DataFrame:
     return frame
 
 
-@pytest.mark.parametrize(("z", "verdict"), [(1.0, "passed"), (5.0, "not passed")])
+@pytest.mark.parametrize(("z", "verdict"), [(1.0, "passed"), (9.0, "not passed")])
 def test_the_gate_stands_beside_the_answer(tmp_path: Path, z: float, verdict: str) -> None:
     frame = gated(z)
     found = check(render(build(tmp_path, frame)))
     count = int(frame["z"].notna().sum())
-    line = f"{count} means, rms of z {z:.2f}, largest |z| {z:.1f}, {verdict}."
+    (score,) = summary.normal_scores(np.array([z]), np.array([20]))
+    line = f"{count} means, rms of z {score:.2f}, largest |z| {score:.1f}, {verdict}."
     assert f"Measurement against theory: {line}" in found.words("answer")
     low, high = summary.RMS_Z
     assert f"is between {low} and {high} and the largest" in found.words("method")
@@ -588,10 +583,58 @@ def test_a_run_of_related_vectors_alone_explains_its_cells(tmp_path: Path) -> No
     assert re.findall(r"<th [^>]*>(\w+)</th>", head) == ["off", "on", "inverse"] * 2
 
 
-def test_a_semicolon_inside_of_a_series_is_no_end_of_it() -> None:
-    row = {"claim": "agreement", "verdict": "true", "condition": "", "numbers": "all: 2 of 3; 4"}
-    assert words.gate([row])["text"] == "2 of 3; 4, passed"
+def test_semicolons_and_colons_inside_of_a_series_are_no_end_of_it(tmp_path: Path) -> None:
+    folder = build(tmp_path, table())
+    path = folder / "claims.csv"
+    rows = ledger_of(folder)
+    rows[0]["numbers"] = claims.BETWEEN.join(["n_k = 1: 2; 3: 4", "all: 5", "4 more series"])
+    tables.write_atomically(path, tables.text(rows, claims.COLUMNS))
+    text = render(folder)
+    part = text.partition('id="claim-scores_grow"')[2].partition("</article>")[0]
+    lines = [bare(line) for line in re.findall(r"<li>(.*?)</li>", part)]
+    assert lines == [plain("n_k = 1: 2; 3: 4"), "all: 5", "4 more series"]
+
+
+def test_the_gate_is_its_claims_numbers_and_verdict() -> None:
+    row = {"claim": "agreement", "experiment": "scaling", "condition": "", "numbers": "2 of 3; 4"}
+    assert words.gate([row | {"verdict": "true"}])["text"] == "2 of 3; 4, passed"
+    assert words.gate([row | {"verdict": "false"}])["text"] == "2 of 3; 4, not passed"
     assert words.gate([]) == {}
+    absent = {"verdict": "not measured", "condition": claims.absent("scaling")}
+    assert words.gate([row | absent]) == {}
+
+
+def test_claims_without_their_experiment_stand_in_one_line(tmp_path: Path) -> None:
+    fill(tmp_path, "precision", *half())
+    found = check(render(tmp_path))
+    said = found.words("claims")
+    for experiment in ("scaling", "related"):
+        assert said.count(f"the run has no experiment {experiment}") == 1
+    assert "the run has no experiment" not in found.words("answer")
+    ledger = ledger_of(tmp_path)
+    assert len(ledger) == len(claims.CLAIMS)
+    for row in ledger:
+        assert plain(row["sentence"]) in said
+    missing = sum(row["verdict"] == "not measured" for row in ledger)
+    assert f"not measured {missing} of {len(ledger)}" in said
+
+
+def test_tables_of_an_earlier_run_of_the_same_name_are_not_listed(tmp_path: Path) -> None:
+    fill(tmp_path, "precision", *half())
+    for name in ("scaling/runs.csv", "scaling/tails.csv", "related/summary.csv"):
+        add(tmp_path / name, TABLES.get(name, tails.COLUMNS), {})
+    text = render(tmp_path)
+    listed = {row[0] for row in cells_of(text, "downloads")}
+    assert listed == {"precision/summary.csv", "claims.csv", "config.yaml", "provenance.json"}
+    assert "tails.csv" not in check(text).words("dictionary")
+
+
+def test_a_summary_of_another_version_is_refused(tmp_path: Path) -> None:
+    folder = build(tmp_path, table())
+    path = folder / "scaling/summary.csv"
+    path.write_text(path.read_text(encoding="utf-8").replace(",exact,z", ",z", 1), encoding="utf-8")
+    with pytest.raises(tables.TableError, match="the columns of another version"):
+        render(folder)
 
 
 TABLES = {

@@ -101,6 +101,15 @@ def test_rows_hold_means_over_queries_of_the_plain_formulas() -> None:
         assert found[name] == pytest.approx(value, rel=1e-12), name
 
 
+def test_the_jacobian_of_a_saturated_row_does_not_underflow() -> None:
+    # At a match of cosine 1/2 the logit of the match is near 512, the others within 100 of 0.
+    planted = {"planted": {"law": "planted", "cosine": 0.5}}
+    off, _ = rows(d_k=1024, n_k=16, n_q=1, inputs=planted, seeds=[0, 1])
+    assert 0 < off["jacobian_norm"] < 1e-100
+    # Three, four, five.
+    assert scaling._rms(np.array([3e-200, 4e-200])) == pytest.approx(5e-200 / 2**0.5, abs=0)
+
+
 def test_float32_is_the_same_draw_cast() -> None:
     single, double = rows(dtype="float32")[0], rows()[0]
     assert single["dtype"] == "float32"

@@ -380,7 +380,7 @@ def run_project(root: Path) -> Run:
         (
             "cells.py",
             {"measure", "merge", "curve", "summarize"}
-            | {"exemplify", "spread", "cross", "draw_scaling"},
+            | {"exemplify", "spread", "cross", "locate", "draw_scaling"},
         ),
     ],
 )

@@ -22,20 +22,26 @@ from sqrtdk.estimates import (
     MissingError,
     crossing,
     estimate,
+    last,
     number,
     past,
     percent,
-    ratio,
+    relative_range,
     slope,
+    spread,
 )
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.keys import Column
+from sqrtdk.series import Series, Whole, series_of
 
 TRUE = "true"
 CONDITIONAL = "true with a condition"
 FALSE = "false"
 NOT_MEASURED = "not measured"
 VERDICTS = (TRUE, CONDITIONAL, FALSE, NOT_MEASURED)
+
+BETWEEN = " | "
+"""Stands between two series of `numbers`: no number, name or word of ours contains it."""
 
 COLUMNS = (
     Column("claim", "Short name of the claim.", read=str, axis=True),
@@ -53,7 +59,7 @@ COLUMNS = (
     Column(
         "series",
         "The series whose numbers stand in `answer`: one in the middle of the grid that agrees "
-        "with the verdict. Empty when not measured.",
+        "with the verdict. Empty when not measured, or where the whole table is judged.",
         read=str,
         optional=True,
     ),
@@ -71,7 +77,11 @@ COLUMNS = (
         "Upper end of its interval. Empty where there is none or no bound.",
         optional=True,
     ),
-    Column("numbers", "The measured numbers of each series, with intervals.", read=str),
+    Column(
+        "numbers",
+        f"The measured numbers of each series, with intervals; {BETWEEN.strip()} between series.",
+        read=str,
+    ),
     Column("rule", "How the verdict follows from the table.", read=str),
     Column("figure", "Figure that shows it: a file of figures/, without its ending.", read=str),
 )
@@ -86,14 +96,6 @@ SHOWN = 4
 """Series written out in a claim's text; a large grid has hundreds. The verdict is of all."""
 
 SLOPE_TOLERANCE, ONE_HOT, STABLE, FACTOR = 0.05, 0.9, 0.10, 2
-
-
-class Whole(NamedTuple):
-    """All rows of one experiment's summary, for a claim that is not about curves over d_k."""
-
-    label: str
-    table: pd.DataFrame
-    unrelated: bool = True
 
 
 Subject = Series | Whole
@@ -137,13 +139,21 @@ class Claim:
     subjects: Callable[[Mapping[str, Any], pd.DataFrame], Sequence[Subject]] | None = None
 
 
-def _last(curve: Curve) -> tuple[int, Estimate]:
-    return next(reversed(curve.items()))
-
-
 def _head(curve: Curve) -> tuple[int, Estimate]:
     """The point at the chapter's d_k, or the last one where the grid does not have it."""
-    return (HEAD, curve[HEAD]) if HEAD in curve else _last(curve)
+    return (HEAD, curve[HEAD]) if HEAD in curve else last(curve)
+
+
+def _every(states: Iterable[bool | None]) -> bool | None:
+    """True where all are; False where one fails for sure; None where one is open and none fails."""
+    found = set(states)
+    return False if False in found else None if None in found else True
+
+
+def _any(states: Iterable[bool | None]) -> bool | None:
+    """True where one holds for sure; None where one is open and none holds."""
+    found = set(states)
+    return True if True in found else None if None in found else False
 
 
 # Judges: one series to one reading
@@ -156,7 +166,7 @@ def _reaches(
 
     Raises MissingError where it does not, but the grid ends too early to deny it.
     """
-    d_k, end = _last(curve)
+    d_k, end = last(curve)
     holds = past(end, level, above=above)
     if holds is False and d_k < LARGE:
         raise MissingError(
@@ -185,7 +195,7 @@ def scores_grow(series: Series) -> Reading:
     ends = (fitted.mean,) * 2 if math.isnan(fitted.low) else fitted[1:3]
     holds = True if low < ends[0] and ends[1] < high else None
     holds = False if ends[1] <= low or ends[0] >= high else holds
-    d_k, end = _last(curve)
+    d_k, end = last(curve)
     return Reading(
         holds,
         f"exponent {estimate(fitted)}, standard deviation {estimate(end)} at d_k = {d_k}",
@@ -201,8 +211,8 @@ def saturation(series: Series) -> Reading:
     """The unscaled entropy over its largest value, at the largest d_k, against a half."""
     curve = series.curve("unscaled", "entropy_normalized")
     holds, onset, condition = _reaches(curve, 0.5, above=False, what="entropy_normalized")
-    d_k, end = _last(curve)
-    _, keys = _last(series.curve("unscaled", "effective_keys"))
+    d_k, end = last(curve)
+    _, keys = last(series.curve("unscaled", "effective_keys"))
     verb = "saturates" if holds else "does not saturate"
     return Reading(
         holds,
@@ -221,7 +231,7 @@ def one_hot(series: Series) -> Reading:
     """The unscaled largest weight at the largest d_k, against 0.9."""
     curve = series.curve("unscaled", "max_weight")
     holds, onset, condition = _reaches(curve, ONE_HOT, above=True, what="max_weight")
-    (d_head, head), (d_k, end) = _head(curve), _last(curve)
+    (d_head, head), (d_k, end) = _head(curve), last(curve)
     also = f"{estimate(head)} at d_k = {d_head}, " if d_head != d_k else ""
     verb = "becomes" if holds else "does not become"
     return Reading(
@@ -244,12 +254,11 @@ def gradients_typical(series: Series) -> Reading:
     median = series.ratio("grad_logits_median")
     many, first, _ = _reaches(dead, 0.5, above=True, what="the share of dead entries")
     small, second, _ = _reaches(median, 1.0, above=False, what="the ratio of the median gradients")
-    # False where one fails for sure; undecided where one is, and none fails.
-    holds = False if False in (many, small) else None if None in (many, small) else True
+    holds = _every((many, small))
     d_k, share = _head(dead)
     late = [x for x in (first, second) if x is not None and x.mean > HEAD]
     onset = max(late, key=lambda x: x.mean, default=None)
-    end = _last(dead)[1]
+    end = last(dead)[1]
     with_scaling = f", {percent(kept[d_k])} with it" if d_k in kept else ""
     crossed = f", the median row is smaller than with scaling {_from(second, median)}"
     return Reading(
@@ -258,7 +267,7 @@ def gradients_typical(series: Series) -> Reading:
         f"The typical gradient {'vanishes' if holds else 'does not vanish'}: at d_k = {d_k}, "
         f"without scaling, {percent(share)} of the single entries of the gradient with respect to "
         f"the logits are below 1e-3/n_k{with_scaling}.",
-        f"share of dead entries without scaling at d_k = {_last(dead)[0]}",
+        f"share of dead entries without scaling at d_k = {last(dead)[0]}",
         end,
         abs(end.mean - 0.5),
         f"from d_k ≈ {estimate(onset)} on" if holds and onset else "",
@@ -272,8 +281,7 @@ def gradients_rms(series: Series) -> Reading:
     if common in ([], [1]):
         raise MissingError("at d_k = 1 both arms are the same, and there is no larger d_k")
     d_k = common[-1]
-    smaller = [past(curve[d_k], 1.0, above=False) for curve in ratios.values()]
-    holds = False if False in smaller else None if None in smaller else True
+    holds = _every(past(curve[d_k], 1.0, above=False) for curve in ratios.values())
     at = HEAD if HEAD in common else d_k
     ratio = ratios["q"][at]
     values = ", ".join(f"{x} {estimate(curve[at])}" for x, curve in ratios.items())
@@ -296,18 +304,16 @@ def gradients_rms(series: Series) -> Reading:
 
 
 def gradients_matched(series: Series) -> Reading:
-    """The smallest ratio, unscaled over scaled, of the rms gradients that pass the softmax."""
-    ratios = [series.ratio(f"grad_{x}_rms") for x in ("q", "k")]
-    larger = {
-        d_k: max((curve[d_k] for curve in ratios if d_k in curve), key=lambda x: x.mean)
-        for d_k in ratios[0]
-        if d_k > 1
-    }
-    if not larger:
+    """Whether at some d_k the rms gradients that pass the softmax are smaller without scaling."""
+    q, k = (series.ratio(f"grad_{x}_rms") for x in ("q", "k"))
+    both = {d_k: (q[d_k], k[d_k]) for d_k in q if d_k > 1 and d_k in k}
+    if not both:
         raise MissingError("at d_k = 1 both arms are the same, and there is no larger d_k")
-    d_k = min(larger, key=lambda x: (larger[x].high, larger[x].mean))
-    smallest = larger[d_k]
-    holds = past(smallest, 1.0, above=False)
+    states = {d: _every(past(x, 1.0, above=False) for x in pair) for d, pair in both.items()}
+    holds = _any(states.values())
+    # Of the d_k that decide, the one where the larger of the two ratios is smallest.
+    larger = {d_k: max(pair) for d_k, pair in both.items() if states[d_k] is holds}
+    d_k, smallest = min(larger.items(), key=lambda item: item[1])
     verb = "vanish" if holds else "do not vanish"
     return Reading(
         holds,
@@ -324,52 +330,49 @@ def gradients_matched(series: Series) -> Reading:
 def stable(series: Series) -> Reading:
     """The range of the scaled entropy over d_k, relative to its largest value."""
     curve = series.curve("scaled", "entropy_nats")
-    if len(curve) < 2:
-        raise MissingError("a range over d_k needs two values of it")
-    spread = _spread(curve)
-    first, last = min(curve), max(curve)
+    moved = relative_range(curve)
+    over = f"d_k = {min(curve)} to {max(curve)}"
     try:
-        without = percent(_spread(series.curve("unscaled", "entropy_nats")))
+        without = percent(relative_range(series.curve("unscaled", "entropy_nats")))
     except MissingError:
         without = ""
-    holds = spread.mean <= STABLE
+    holds = past(moved, STABLE, above=False)
     verb = "keeps" if holds else "does not keep"
     return Reading(
         holds,
-        f"range {percent(spread)} of the largest entropy over d_k = {first} to {last}"
+        f"range {percent(moved)} of the largest entropy over {over}"
         + (f", {without} without scaling" if without else ""),
-        f"Dividing by √d_k {verb} the softmax where it was: from d_k = {first} to {last} the "
-        f"entropy moves by {percent(spread)} of its largest value"
+        f"Dividing by √d_k {verb} the softmax where it was: from {over} the "
+        f"entropy moves by {percent(moved)} of its largest value"
         + (f", against {without} without scaling." if without else "."),
         "relative range of entropy_nats with scaling",
-        spread,
-        abs(STABLE - spread.mean),
+        moved,
+        abs(STABLE - moved.mean),
     )
 
 
 def stable_inverse(series: Series) -> Reading:
     """The range of the entropy over d_k with 1/d_k, for related vectors, and how flat it is."""
     curve = series.curve("inverse", "entropy_nats")
-    if len(curve) < 2:
-        raise MissingError("a range over d_k needs two values of it")
-    spread = _spread(curve)
-    first, (last, end) = min(curve), _last(series.curve("inverse", "entropy_normalized"))
+    moved = relative_range(curve)
+    over = f"d_k = {min(curve)} to {max(curve)}"
+    _, end = last(series.curve("inverse", "entropy_normalized"))
     try:
-        root = f", against {percent(_spread(series.curve('scaled', 'entropy_nats')))} with √d_k"
+        scaled = relative_range(series.curve("scaled", "entropy_nats"))
+        root = f", against {percent(scaled)} with √d_k"
     except MissingError:
         root = ""
-    holds = spread.mean <= STABLE
+    holds = past(moved, STABLE, above=False)
     verb = "keeps" if holds else "does not keep"
     return Reading(
         holds,
-        f"range {percent(spread)} over d_k = {first} to {last}{root}, at the end {percent(end)} of "
-        "ln n_k",
-        f"Dividing by d_k {verb} the softmax of related vectors where it was: from d_k = {first} "
-        f"to {last} the entropy moves by {percent(spread)} of its largest value{root}. It ends at "
-        f"{percent(end)} of ln n_k, where equal weights would be.",
+        f"range {percent(moved)} over {over}{root}, at the end {percent(end)} of ln n_k",
+        f"Dividing by d_k {verb} the softmax of related vectors where it was: from {over} the "
+        f"entropy moves by {percent(moved)} of its largest value{root}. It ends at {percent(end)} "
+        "of ln n_k; equal weights have all of it.",
         "relative range of entropy_nats with 1/d_k",
-        spread,
-        abs(STABLE - spread.mean),
+        moved,
+        abs(STABLE - moved.mean),
     )
 
 
@@ -379,77 +382,103 @@ def agreement(whole: Whole) -> Reading:
     if gate is None:
         raise MissingError(f"no exact value with at least {summary.GATED_SEEDS} seeds")
     verb = "agree" if gate.passed else "do not agree"
-    found = f"{gate.points} means, rms of z {gate.rms_z:.2f}, largest |z| {gate.max_abs_z:.1f}"
+    name, value, margin = min(
+        ("root mean square of z", gate.rms_z, gate.rms_margin),
+        ("largest |z|", gate.max_abs_z, gate.max_margin),
+        key=lambda one: one[2],
+    )
     return Reading(
         gate.passed,
-        found,
-        f"The measured means {verb} with theory: of {gate.points} means, the root mean square "
-        f"deviation from the exact value is {gate.rms_z:.2f} standard errors and the largest "
-        f"{gate.max_abs_z:.1f}.",
-        "root mean square of z",
-        Estimate(gate.rms_z),
-        min(gate.rms_z - summary.RMS_Z[0], summary.RMS_Z[1] - gate.rms_z),
+        f"{gate.points} means, rms of z {gate.rms_z:.2f}, largest |z| {gate.max_abs_z:.1f}",
+        f"The measured means {verb} with theory: over {gate.points} means, the deviation z from "
+        f"the exact value, in standard errors, has the root mean square {gate.rms_z:.2f}, and the "
+        f"largest |z| is {gate.max_abs_z:.1f}.",
+        name,
+        Estimate(value),
+        margin,
     )
+
+
+class _Orders(NamedTuple):
+    """The share of float16 scores that overflow, with either order, in one row of the grid."""
+
+    d_k: int
+    input_sd: int
+    after: Estimate
+    before: Estimate
+
+    @property
+    def saved(self) -> Estimate:
+        """The share that overflows after the product and not before it."""
+        (a, a_low, a_high, _), (b, b_low, b_high, _) = self.after, self.before
+        return Estimate(a - b, a_low - b_high, a_high - b_low)
 
 
 def half_precision(whole: Whole) -> Reading:
-    """Where a score overflows float16 with the scale after the product, and not before it."""
-    table = whole.table[whole.table["metric"] == "overflow_share"]
-    table = table[table["precision"] == "float16"]
-    if set(table["order"]) != {"before", "after"}:
-        raise MissingError("the run has not float16 with both orders")
-    records = table.sort_values(["mean", "d_k"]).to_dict("records")
-    worst = [row for row in records if row["order"] == "after"][-1]
-    same = ["d_k", "n_k", "n_q", "inputs", "input_sd", "scaling"]
-    other = next(
-        row for row in records if row["order"] == "before" and all(row[x] == worst[x] for x in same)
+    """Whether fewer scores overflow float16 with the scale before the product than after it."""
+    found = _orders(whole.table, "float16")
+    if not found:
+        raise MissingError("the run has not float16 with both orders and a scale other than 1")
+    overflowing = [one for one in found if max(one.after.mean, one.before.mean) > 0]
+    if not overflowing:
+        raise MissingError("no float16 score overflows; larger inputs or a larger d_k may")
+    states = [past(one.saved, 0.0, above=True) for one in overflowing]
+    holds = _any(states)
+    deciding = [one for one, state in zip(overflowing, states, strict=True) if state is holds]
+    worst = max(deciding, key=lambda one: (one.after.mean, one.d_k))
+    at = f"at d_k = {worst.d_k} and inputs of standard deviation {worst.input_sd}"
+    text = (
+        f"{percent(worst.after)} of the scores overflow with the scale after, "
+        f"{percent(worst.before)} before"
     )
-    after, before = (Estimate(x["mean"], x["ci_low"], x["ci_high"]) for x in (worst, other))
-    holds = after.mean > 0 and before.mean < after.mean
-    at = f"at d_k = {worst['d_k']} and inputs of standard deviation {worst['input_sd']}"
-    text = f"{percent(after)} of the scores overflow with the scale after, {percent(before)} before"
     return Reading(
         holds,
         f"{text}, {at}",
         f"The order {'matters' if holds else 'does not matter'} in float16: {at}, {text} the "
         "product.",
-        "largest share of float16 scores that overflow with the scale after the product",
-        after,
-        after.mean - before.mean,
+        f"share of float16 scores that overflow with the scale after the product and not before, "
+        f"at d_k = {worst.d_k} and input_sd = {worst.input_sd}",
+        worst.saved,
+        abs(worst.saved.mean),
+        _where(found, _orders(whole.table, "bfloat16")),
     )
 
 
-def _spread(curve: Curve) -> Estimate:
-    means = [point.mean for point in curve.values()]
-    if max(means) <= 0:
-        raise MissingError("the entropy is zero")
-    return Estimate((max(means) - min(means)) / max(means))
+def _where(float16: Sequence[_Orders], bfloat16: Sequence[_Orders]) -> str:
+    """Where scores overflow with either order, and where none does."""
+    sizes: dict[int, list[int]] = {one.input_sd: [] for one in float16}
+    for one in float16:
+        if max(one.after.mean, one.before.mean) > 0:
+            sizes[one.input_sd].append(one.d_k)
+    some = [f"input_sd = {sd} from d_k = {min(at)} on" for sd, at in sorted(sizes.items()) if at]
+    none = [f"at input_sd = {sd}" for sd, at in sorted(sizes.items()) if not at]
+    if bfloat16 and all(one.after.mean == one.before.mean == 0 for one in bfloat16):
+        none.append("in bfloat16")
+    text = f"where float16 scores overflow, at {' and '.join(_few(some, 'sizes'))}"
+    return text + (f"; none overflow {' and '.join(_few(none, 'sizes'))}" if none else "")
+
+
+def _orders(table: pd.DataFrame, precision: str) -> list[_Orders]:
+    """Both orders of each row of the grid, without those whose scale of 1 makes them the same."""
+    found = []
+    axes = ["d_k", "n_k", "n_q", "inputs", "input_sd", "scaling"]
+    for at, frame in table[table["precision"] == precision].groupby(axes):
+        share = {
+            row["order"]: Estimate(row["mean"], row["ci_low"], row["ci_high"])
+            for row in frame[frame["metric"] == "overflow_share"].to_dict("records")
+        }
+        scale = frame.loc[frame["metric"] == "scale", "mean"]
+        if len(share) == 2 and not (scale == 1).any():
+            sizes: dict[str, Any] = dict(zip(axes, at, strict=True))
+            found.append(_Orders(sizes["d_k"], sizes["input_sd"], share["after"], share["before"]))
+    return found
 
 
 def from_64(series: Series) -> Reading:
     """The d_k at which half of the entropy is lost without scaling, against 64."""
     curve = series.curve("unscaled", "entropy_normalized")
-    onset = crossing(curve, 0.5)
     low, high = HEAD / FACTOR, HEAD * FACTOR
-    points = list(curve.items())
-    if onset is not None:
-        below = max(d for d, _ in points if d <= onset.mean)
-        above = min((d for d, _ in points if d > onset.mean), default=below)
-        where = f"d_k ≈ {estimate(onset)}"
-        text = f"half of ln n_k at {where}, between the measured d_k = {below} and {above}"
-        outside = [past(onset, low, above=False), past(onset, high, above=True)]
-        holds = False if True in outside else None if None in outside else True
-        value = onset
-    else:
-        # Not crossed inside the grid: its nearer end may still say on which side of 64 it is.
-        (first, start), (last, _) = points[0], points[-1]
-        early = start.mean < 0.5
-        end = first if early else last
-        where = f"d_k = {end}{' or before' if early else ' or after'}"
-        if (end > low) if early else (end < high):
-            raise MissingError(f"half of the entropy is lost at {where}, outside the grid")
-        text = f"{'less' if early else 'more'} than half of ln n_k at d_k = {end}"
-        holds, value = False, Estimate(float(end))
+    holds, value, text, where = _half_lost(curve, low, high)
     head = f", {percent(curve[HEAD])} is left at d_k = {HEAD}" if HEAD in curve else ""
     opening = "The effect begins near" if holds else "There is no threshold at"
     return Reading(
@@ -462,10 +491,41 @@ def from_64(series: Series) -> Reading:
     )
 
 
+def _half_lost(curve: Curve, low: float, high: float) -> tuple[bool | None, Estimate, str, str]:
+    """Whether half is lost between the two, the d_k at which it is, and that in words, twice.
+
+    Raises MissingError where it is lost outside the grid, on a side of it that says nothing.
+    """
+    onset = crossing(curve, 0.5)
+    if onset is not None:
+        below = max(d for d in curve if d <= onset.mean)
+        above = min((d for d in curve if d > onset.mean), default=below)
+        where = f"d_k ≈ {estimate(onset)}"
+        text = f"half of ln n_k at {where}, between the measured d_k = {below} and {above}"
+        known = not any(math.isnan(point.low) for point in curve.values())
+        # Where an end of the interval does not cross, the onset has no bound on that side.
+        bounds = (
+            onset._replace(low=0.0, high=math.inf) if known and math.isnan(onset.low) else onset
+        )
+        outside = _any((past(bounds, low, above=False), past(bounds, high, above=True)))
+        return None if outside is None else not outside, onset, text, where
+    # Not crossed inside the grid: its nearer end may still say on which side of 64 it is.
+    early = next(iter(curve.values())).mean < 0.5
+    end, point = next(iter(curve.items())) if early else last(curve)
+    where = f"d_k = {end}{' or before' if early else ' or after'}"
+    if (end > low) if early else (end < high):
+        raise MissingError(f"half of the entropy is lost at {where}, outside the grid")
+    text = f"{'less' if early else 'more'} than half of ln n_k at d_k = {end}"
+    certain = past(point, 0.5, above=not early)
+    return False if certain else None, Estimate(float(end)), text, where
+
+
 _END = (
     f"at the grid's largest d_k. Where it is not: false if that d_k is {LARGE} or more, else not "
     "measured."
 )
+
+_LATE = f"With a condition where it begins above d_k = {HEAD}."
 
 CLAIMS = (
     Claim(
@@ -480,24 +540,23 @@ CLAIMS = (
     Claim(
         "saturation",
         "Large d_k saturates the softmax.",
-        f"True where entropy_normalized without scaling is below 1/2 {_END}",
+        f"True where entropy_normalized without scaling is below 1/2 {_END} {_LATE}",
         "scaling-entropy",
         saturation,
     ),
     Claim(
         "one_hot",
         "Without scaling the attention weights become nearly one-hot.",
-        f"True where max_weight without scaling is above {ONE_HOT} {_END} With a condition where "
-        f"it begins above d_k = {HEAD}.",
+        f"True where max_weight without scaling is above {ONE_HOT} {_END} {_LATE}",
         "scaling-max_weight",
         one_hot,
     ),
     Claim(
         "stable",
         "Dividing by √d_k keeps the softmax stable, regardless of d_k.",
-        "True where the largest and the smallest entropy_nats over d_k, with 1/√d_k, differ by at "
-        f"most {100 * STABLE:.0f} % of the largest. With a condition where a run has only inputs "
-        "that are unrelated.",
+        "True where the largest and the smallest entropy_nats over d_k, with 1/√d_k, differ by "
+        f"less than {100 * STABLE:.0f} % of the largest; false where by more. With a condition "
+        "where a run has only inputs that are unrelated.",
         "scaling-entropy",
         stable,
         caveat="for unrelated vectors; this run has no related ones",
@@ -508,7 +567,7 @@ CLAIMS = (
         "Without scaling the gradients are close to zero for most positions.",
         "True where, without scaling, more than half of the entries of the gradient with respect "
         "to the logits are below 1e-3/n_k and the median row norm is below that with scaling, both "
-        f"{_END} With a condition where it begins above d_k = {HEAD}.",
+        f"{_END} {_LATE}",
         "scaling-dead_entries",
         gradients_typical,
     ),
@@ -547,8 +606,8 @@ CLAIMS = (
         "inverse",
         "Dividing by d_k keeps the softmax stable for related vectors too.",
         "True where, for an input law of related vectors, the largest and the smallest "
-        f"entropy_nats over d_k, with 1/d_k, differ by at most {100 * STABLE:.0f} % of the "
-        "largest.",
+        f"entropy_nats over d_k, with 1/d_k, differ by less than {100 * STABLE:.0f} % of the "
+        "largest; false where by more.",
         "related-entropy",
         stable_inverse,
         vectors="related",
@@ -557,23 +616,25 @@ CLAIMS = (
     Claim(
         "half_precision",
         "In half precision the scale belongs before the score product.",
-        "True where float16 scores overflow with the scale after the product, and fewer do with "
-        "it before.",
+        "True where, at some size, fewer float16 scores overflow with the scale before the "
+        "product than after it; false where at none. Only sizes where some overflow and the scale "
+        "is not 1 count. The condition says which they are.",
         "precision-errors",
         half_precision,
         experiment="precision",
-        subjects=lambda _, table: [Whole("all input sizes", table)],
+        subjects=lambda _, table: [Whole(table)],
     ),
     Claim(
         "agreement",
         "Measurement and theory agree.",
         f"True where the root mean square of z is between {summary.RMS_Z[0]} and "
-        f"{summary.RMS_Z[1]} and the largest |z| below {summary.MAX_ABS_Z}, over every mean that "
-        f"has an exact value and at least {summary.GATED_SEEDS} seeds; z is the deviation in "
-        "standard errors.",
+        f"{summary.RMS_Z[1]} and the largest |z| below {summary.MAX_ABS_Z}; false elsewhere. z is "
+        "the deviation in standard errors, brought from Student's t to the normal scale. Every "
+        f"float64 mean with an exact value and at least {summary.GATED_SEEDS} seeds counts, but "
+        f"those of {' and '.join(summary.REDUNDANT)}, whose z is that of another metric.",
         "scaling-entropy",
         agreement,
-        subjects=lambda _, table: [Whole("all sizes", table)],
+        subjects=lambda _, table: [Whole(table)],
     ),
 )
 
@@ -605,11 +666,10 @@ def judge(claim: Claim, own: Sequence[Subject], also: Sequence[Subject] = ()) ->
         "rule": claim.rule,
         "figure": claim.figure,
     }
-    texts = [f"{one.label}: {reading.number}" for one, reading in readings]
-    texts = _few(texts, "series")
+    texts = _few([_said(one, reading.number) for one, reading in readings], "series")
     if readings:
         texts += [f"{_labels(ones)}: not measured, {reason}" for reason, ones in lacking.items()]
-    base["numbers"] = "; ".join(texts)
+    base["numbers"] = BETWEEN.join(texts)
     if verdict == NOT_MEASURED:
         empty = {
             "series": "",
@@ -629,7 +689,7 @@ def judge(claim: Claim, own: Sequence[Subject], also: Sequence[Subject] = ()) ->
     return base | {
         "answer": shown.answer,
         "series": shown_series.label,
-        "quantity": f"{closest.quantity} ({closest_series.label})",
+        "quantity": closest.quantity + (f" ({closest_series.label})" * bool(closest_series.label)),
         "value": closest.value.mean,
         "ci_low": closest.value.low,
         "ci_high": closest.value.high if math.isfinite(closest.value.high) else math.nan,
@@ -646,7 +706,7 @@ def _verdict(
     }
     if not by[True] and not by[False]:
         wide = ["the intervals are too wide to decide; more seeds make them narrower"]
-        nothing = [f"the run has no experiment {claim.experiment}"]
+        nothing = [absent(claim.experiment)]
         return NOT_MEASURED, "; ".join([*(wide if readings else []), *lacking] or nothing)
     undecided = [f"undecided for {_labels(by[None])}"] if by[None] else []
     if not by[True]:
@@ -654,11 +714,20 @@ def _verdict(
     parts = [f"not for {_labels(by[False])}"] if by[False] else []
     parts += undecided
     parts += _few(
-        [f"{one.label}: {r.condition}" for one, r in readings if r.holds and r.condition], "series"
+        [_said(one, r.condition) for one, r in readings if r.holds and r.condition], "series"
     )
     if claim.caveat and all(one.unrelated for one, _ in readings):
         parts.append(claim.caveat)
     return (CONDITIONAL, "; ".join(parts)) if parts else (TRUE, "")
+
+
+def absent(experiment: str) -> str:
+    """The reason of a claim whose experiment a run does not have."""
+    return f"the run has no experiment {experiment}"
+
+
+def _said(one: Subject, text: str) -> str:
+    return f"{one.label}: {text}" if one.label else text
 
 
 def _labels(series: Iterable[Subject]) -> str:
@@ -669,8 +738,7 @@ def _few(texts: list[str], what: str) -> list[str]:
     """At most `SHOWN` of the texts, spread over them, and how many more there are."""
     if len(texts) <= SHOWN:
         return texts
-    places = sorted({round(i * (len(texts) - 1) / (SHOWN - 1)) for i in range(SHOWN)})
-    return [*(texts[place] for place in places), f"{len(texts) - len(places)} more {what}"]
+    return [*spread(texts, SHOWN), f"{len(texts) - SHOWN} more {what}"]
 
 
 def ledger(run: config.Run, summaries: Mapping[str, pd.DataFrame]) -> list[tables.Row]:

@@ -13,11 +13,12 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from sqrtdk import claims, config, keys, summary, tables, theory
+from sqrtdk import config, keys, summary, tables, theory
 from sqrtdk.estimates import Curve, Estimate, MissingError, crossing
 from sqrtdk.exact import is_covered
 from sqrtdk.experiments import scaling
 from sqrtdk.keys import Column
+from sqrtdk.series import series_of
 
 HALF = "half_entropy"
 GRADIENTS: tuple[Literal["logits", "scores", "q", "k", "v"], ...] = (
@@ -60,7 +61,7 @@ COLUMNS = (
 def rows(settings: Mapping[str, Any], table: pd.DataFrame) -> Iterator[tables.Row]:
     """Every crossing of every series of the summary table that can have one."""
     quantities = [f"grad_{x}_{pooled}" for x in GRADIENTS for pooled in ("rms", "median")]
-    for series in claims.series_of(settings, table):
+    for series in series_of(settings, table):
         covered = is_covered(settings["inputs"][series.axes["inputs"]])
         for quantity in (HALF, *quantities):
             try:

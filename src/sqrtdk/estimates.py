@@ -166,6 +166,11 @@ def percent(value: Estimate) -> str:
 # Curves
 
 
+def last(curve: Curve) -> tuple[int, Estimate]:
+    """The point at the largest d_k, with its d_k."""
+    return next(reversed(curve.items()))
+
+
 def ratio(over: Curve, under: Curve) -> Curve:
     """One curve over another where both have a point.
 
@@ -215,6 +220,27 @@ def _crossing(values: Mapping[int, float], level: float) -> float | None:
             share = (level - a) / (b - a)
             result = math.exp(math.log(d_a) + share * math.log(d_b / d_a))
     return result
+
+
+def relative_range(curve: Curve) -> Estimate:
+    """Largest minus smallest value of a curve that is nowhere negative, over the largest.
+
+    The interval's ends are from all intervals, so it is wider than 95 %. Raises MissingError for
+    fewer than two points, or where the curve is zero.
+
+    >>> relative_range({1: Estimate(4.0), 2: Estimate(3.0)}).mean
+    0.25
+    """
+    means, lows, highs = zip(*(point[:3] for point in curve.values()), strict=True)
+    if len(means) < 2:
+        raise MissingError("a range over d_k needs two values of it")
+    if max(means) <= 0:
+        raise MissingError("the curve is zero")
+    mean = 1 - min(means) / max(means)
+    if any(map(math.isnan, lows)):
+        return Estimate(mean)
+    low = 1 - min(highs) / max(lows) if max(lows) > 0 else 0.0
+    return Estimate(mean, max(low, 0.0), 1 - max(min(lows), 0.0) / max(highs))
 
 
 def slope(curve: Curve) -> Estimate:

@@ -1,29 +1,27 @@
 """The chapter's concept check, answered from what the run measured.
 
-Sentences are fixed; every number in them comes from a table of the run, and a question whose
-tables a run lacks says so.
+Sentences are fixed and every number in them comes from a table of the run. What follows from the
+numbers is said only where they carry it, by the same lines as in `claims`; a question whose tables
+a run lacks says so.
 """
 
-import csv
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pandas as pd
 
 from sqrtdk import claims, config, distances, summary, tables
-from sqrtdk.claims import Series
-from sqrtdk.estimates import Estimate, MissingError, estimate
-from sqrtdk.experiments import related
+from sqrtdk.estimates import Estimate, MissingError, estimate, last, past, percent
+from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.keys import Column
+from sqrtdk.series import Series, scaled_arm, series_of
 
 COLUMNS = (
     Column("question", "A question of the chapter's concept check.", read=str, axis=True),
     Column("answer", "The answer, with numbers of this run.", read=str),
     Column("figure", "Figure that shows it: a file of figures/, without its ending.", read=str),
 )
-
-Ledger = Mapping[str, Mapping[str, str]]
 
 
 def stand_for(series: Sequence[Series]) -> str:
@@ -33,24 +31,52 @@ def stand_for(series: Sequence[Series]) -> str:
     if matched is None or not alike:
         raise MissingError("the run has no planted match beside unrelated vectors")
     found, chance = (one.curve("scaled", "max_weight") for one in (matched, alike[0]))
-    d_k = max(found.keys() & chance.keys())
-    return (
+    common = found.keys() & chance.keys()
+    if not common:
+        raise MissingError("the planted match and the unrelated vectors have no d_k in common")
+    d_k = max(common)
+    text = (
         "A query says what is looked for, a key what a position offers, and a value what is "
         "handed over; the weight is how well query and key match. Measured: among "
         f"{matched.n_k} keys, a query without a match gives its best key a weight of "
         f"{estimate(chance[d_k])}; a query with one planted match gives {estimate(found[d_k])}, "
-        f"at d_k = {d_k} with scaling. The output is then nearly that key's value."
+        f"at d_k = {d_k} with scaling."
     )
+    nearly = past(found[d_k], claims.ONE_HOT, above=True)
+    return text + (" The output is then nearly that key's value." if nearly else "")
 
 
-def why_divide(ledger: Ledger) -> str:
-    """Why the scores are divided by √d_k."""
-    wanted = ("scores_grow", "saturation", "stable", "gradients_rms")
-    rows = [ledger[name] for name in wanted if name in ledger]
-    measured = [row for row in rows if row["verdict"] != claims.NOT_MEASURED]
-    if not measured:
-        raise MissingError("the run has not both scale rules over several d_k")
-    return " ".join(row["answer"] for row in measured)
+def why_divide(series: Sequence[Series]) -> str:
+    """Why the scores are divided by √d_k: the chain of causes, at one combination of sizes."""
+    unrelated = [one for one in series if one.unrelated]
+    if not unrelated:
+        raise MissingError("the run has no unrelated vectors")
+    one = unrelated[len(unrelated) // 2]
+    grow, full, typical, kept = (
+        judge(one)
+        for judge in (
+            claims.scores_grow,
+            claims.saturation,
+            claims.gradients_typical,
+            claims.stable,
+        )
+    )
+    share = "grad_logits_top1_share"
+    (d_k, top), (_, beside) = (last(one.curve(arm, share)) for arm in ("unscaled", "scaled"))
+    few = past(last(one.ratio(share))[1], 1.0, above=True)
+    return " ".join(
+        (
+            f"Without scaling the scores grow as d_k to the power {estimate(grow.value)}"
+            f"{', so that the softmax saturates:' if full.holds else ';'} at d_k = {d_k}, "
+            f"{percent(full.value)} of its largest entropy is left ({one.label}).",
+            f"{'The typical gradient then vanishes:' if typical.holds else 'Then'} "
+            f"{percent(typical.value)} of the gradient's entries are below 1e-3/n_k, and "
+            f"{'a few rows carry the rest: ' if few else ''}the largest 1 % of its rows hold "
+            f"{percent(top)} of the square, {percent(beside)} with scaling.",
+            f"{'Dividing by √d_k keeps the softmax as it was:' if kept.holds else 'With 1/√d_k'} "
+            f"the entropy moves by {percent(kept.value)} of its largest value over all d_k.",
+        )
+    )
 
 
 def long_range(table: pd.DataFrame, scaled: str | None) -> str:
@@ -62,38 +88,44 @@ def long_range(table: pd.DataFrame, scaled: str | None) -> str:
         Estimate(*map(float, kept.loc[quarter, ["relative_weight", "ci_low", "ci_high"]]))
         for quarter in (1, distances.QUARTERS)
     )
+    equal = all(one.low <= 1 <= one.high for one in (near, far))
     return (
-        "Every position is one step away from every other: the weight depends on the match, not on "
-        "the distance, and the gradient that reaches a position is its weight. Measured: keys in "
-        f"the nearest quarter of the sequence get {estimate(near)} times an equal share, keys in "
-        f"the farthest {estimate(far)} times, at n_k = {kept['n_k'].iloc[0]} and "
-        f"d_k = {kept['d_k'].iloc[0]}. The price is that the order of positions is lost, unless "
-        "the inputs carry it."
+        "Every position is one step away from every other, and the gradient that reaches a "
+        "position is its weight. Measured: keys in the nearest quarter of the sequence get "
+        f"{estimate(near)} times an equal share, keys in the farthest {estimate(far)} times, at "
+        f"n_k = {kept['n_k'].iloc[0]} and d_k = {kept['d_k'].iloc[0]}. "
+        + ("The weight depends on the match, not on the distance. " if equal else "")
+        + "The price is that the order of positions is lost, unless the inputs carry it."
     )
 
 
 def rows(run: config.Run, folder: Path) -> list[tables.Row]:
     """The questions with their answers, from the tables of a run's folder."""
 
-    def of_related() -> str:
-        if "related" not in run.settings:
-            raise MissingError("the run has no experiment related")
-        table = summary.read(folder / "related/summary.csv", summary.columns(related.COLUMNS))
-        return stand_for(claims.series_of(run.settings["related"], table))
-
-    def of_claims() -> str:
-        with (folder / "claims.csv").open(encoding="utf-8", newline="") as file:
-            return why_divide({row["claim"]: row for row in csv.DictReader(file)})
+    def series(experiment: str) -> list[Series]:
+        if experiment not in run.settings:
+            raise MissingError(claims.absent(experiment))
+        schema = summary.columns(EXPERIMENTS[experiment].COLUMNS)
+        table = summary.read(folder / experiment / "summary.csv", schema)
+        return series_of(run.settings[experiment], table)
 
     def of_distances() -> str:
         if "scaling" not in run.settings:
-            raise MissingError("the run has no experiment scaling")
+            raise MissingError(claims.absent("scaling"))
         table = summary.read(folder / "scaling/distances.csv", distances.COLUMNS)
-        return long_range(table, claims.scaled_arm(run.settings["scaling"]["scaling"]))
+        return long_range(table, scaled_arm(run.settings["scaling"]["scaling"]))
 
-    asked = (
-        ("What do query, key and value stand for?", of_related, "related-entropy"),
-        ("Why are the scores divided by √d_k?", of_claims, "scaling-entropy"),
+    asked: tuple[tuple[str, Callable[[], str], str], ...] = (
+        (
+            "What do query, key and value stand for?",
+            lambda: stand_for(series("related")),
+            "related-entropy",
+        ),
+        (
+            "Why are the scores divided by √d_k?",
+            lambda: why_divide(series("scaling")),
+            "scaling-entropy",
+        ),
         ("How does attention solve long-range dependency?", of_distances, "scaling-weights"),
     )
     result = []

@@ -15,7 +15,6 @@ UNRELATED = ("gaussian", "rademacher", "uniform", "student_t", "sphere")
 """The input laws that draw q and k independently of each other: the chapter's unrelated vectors."""
 
 
-
 @dataclass(frozen=True)
 class Series:
     """Everything that was measured at one (n_k, n_q, inputs, dtype), over d_k and scale rules."""
@@ -67,6 +66,13 @@ _ARMS = {
 }
 
 
+class Whole(NamedTuple):
+    """All rows of one experiment's summary, for a claim that is not about curves over d_k."""
+
+    table: pd.DataFrame
+    label: str = ""
+    unrelated: bool = True
+
 
 def series_of(settings: Mapping[str, Any], table: pd.DataFrame) -> list[Series]:
     """The series of an experiment's summary, in the order of the table's axes."""
@@ -103,5 +109,3 @@ def _arm(rules: Mapping[str, Mapping[str, Any]], wanted: _Arm) -> str | None:
 
     found = [name for name, rule in rules.items() if exponent(rule) == wanted.exponent]
     return wanted.name if wanted.name in found else next(iter(found), None)
-
-

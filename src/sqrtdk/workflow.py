@@ -24,7 +24,7 @@ RESULTS = Path("results")
 SHARDS = RESULTS / "shards"
 
 
-ANSWERING = {"related": ("summary",), "scaling": ("distances",)}
+ANSWERING = {"related": ("summary",), "scaling": ("summary", "distances")}
 """The tables of each experiment that the concept check is answered from."""
 
 

@@ -4,6 +4,7 @@ A slab is one combination of sizes, input law and dtype; its cells are seeds × 
 scale rules of a seed share one draw and its scores.
 """
 
+import math
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -159,7 +160,8 @@ def measure(q: Array, k: Array, v: Array, g: Array, *, scale: ScaleRule) -> dict
 
 def _rms(values: Array) -> float:
     # Norms of a saturated row are below 1e-160, where a plain square is 0.
-    return float(metrics.row_norms(values.astype(np.float64))) / len(values) ** 0.5
+    total = float(metrics.row_norms(values.astype(np.float64)))
+    return total / math.sqrt(len(values))
 
 
 if __name__ == "__main__":

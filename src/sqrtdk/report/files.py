@@ -48,6 +48,7 @@ class Table(NamedTuple):
 def known(experiments: Iterable[str]) -> dict[str, Table]:
     """Every table that a run of these experiments can have, by its path."""
     result = {}
+    experiments = list(experiments)
     for name in experiments:
         schema = EXPERIMENTS[name].COLUMNS
         result[f"{name}/runs.csv"] = Table("One row per cell.", tuple(schema))
@@ -57,14 +58,20 @@ def known(experiments: Iterable[str]) -> dict[str, Table]:
         result[f"{name}/exact.csv"] = Table(
             "One row per exact value, also between the d_k of the grid.", curves.COLUMNS
         )
-    for module, note in (
-        (crossings, "From which d_k on: one row per series and quantity."),
-        (tails, "How a gradient is spread over its rows: one row per rank shown."),
-        (examples, "Weights of a few cells, the first queries and keys."),
-        (distances, "Weight by distance from the query: one row per quarter."),
-    ):
-        name = "weights" if module is examples else module.__name__.rpartition(".")[2]
-        result[f"scaling/{name}.csv"] = Table(note, module.COLUMNS)
+    of_scaling = {
+        "crossings": Table(
+            "From which d_k on: one row per series and quantity.", crossings.COLUMNS
+        ),
+        "tails": Table(
+            "How a gradient is spread over its rows: one row per rank shown.", tails.COLUMNS
+        ),
+        "weights": Table("Weights of a few cells, the first queries and keys.", examples.COLUMNS),
+        "distances": Table(
+            "Weight by distance from the query: one row per quarter.", distances.COLUMNS
+        ),
+    }
+    if "scaling" in experiments:
+        result |= {f"scaling/{name}.csv": table for name, table in of_scaling.items()}
     result["claims.csv"] = Table("One row per claim.", claims.COLUMNS)
     result["questions.csv"] = Table("One row per question of the concept check.", questions.COLUMNS)
     return result
@@ -77,16 +84,16 @@ OTHERS = {
 
 
 def downloads(folder: Path, experiments: Iterable[str]) -> list[File]:
-    """Every table and record of the run, with its size; figures have their links beside them."""
+    """Every table and record of the run, with its size; figures have their links beside them.
+
+    A folder may hold more: tables of an earlier run of this name, with other experiments.
+    """
     notes = OTHERS | {path: table.note for path, table in known(experiments).items()}
-    found = []
-    for path in sorted(folder.rglob("*")):
-        name = path.relative_to(folder)
-        hidden = path.name.startswith(".") or name.parts[0] == "logs"
-        if path.suffix in (".csv", ".json", ".yaml") and not hidden:
-            what = notes.get(name.as_posix(), "")
-            found.append(File(name.as_posix(), what, _count(path), _size(path.stat().st_size)))
-    return found
+    return [
+        File(name, what, _count(path), _size(path.stat().st_size))
+        for name, what in sorted(notes.items())
+        if (path := folder / name).is_file()
+    ]
 
 
 def _count(path: Path) -> str:

@@ -28,7 +28,7 @@ def render(folder: Path) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"prose": words.prose, "by_series": words.by_series}
+    environment.filters["prose"] = words.prose
     return environment.get_template("page.html.j2").render(context(folder))
 
 
@@ -39,7 +39,7 @@ def context(folder: Path) -> dict[str, Any]:
     experiments = [name for name in settings["experiments"] if name in EXPERIMENTS]
     blocks = {name: settings.get(name) or {} for name in experiments}
     summaries = {
-        name: pivots.read_summary(path)
+        name: summary.read(path, summary.columns(EXPERIMENTS[name].COLUMNS))
         for name in experiments
         if (path := folder / name / "summary.csv").is_file()
     }
@@ -56,7 +56,10 @@ def context(folder: Path) -> dict[str, Any]:
         "lead": words.lead(ledger),
         "gate": words.gate(ledger),
         "tally": words.tally(ledger),
-        "claims": ledger,
+        "claims": [row for row in ledger if not words.is_absent(row)],
+        "absent": words.absent(ledger),
+        "judged": len(ledger),
+        "between": claims.BETWEEN,
         "verdicts": {verdict: verdict.replace(" ", "-") for verdict in claims.VERDICTS},
         "questions": words.questions(read_rows(folder / "questions.csv")),
         "figures": pictures,
@@ -70,7 +73,6 @@ def context(folder: Path) -> dict[str, Any]:
         "with_theory": [x for x in experiments if EXPERIMENTS[x].HAS_THEORY],
         "covered": covered(summaries),
         "entries": {mapping: words.entries(settings, mapping) for mapping in config.FORMULAS},
-        "formulas": {mapping: word for mapping, (word, _) in config.FORMULAS.items()},
         "summary": summary,
         "tails": tails,
         "distances": distances,

@@ -2,12 +2,11 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
 
-from sqrtdk import crossings, estimates, examples, summary
+from sqrtdk import crossings, estimates
 from sqrtdk.estimates import Estimate
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.keys import Column
@@ -76,19 +75,6 @@ class Crossings(NamedTuple):
     left_out: str
 
 
-def read_summary(path: Path) -> pd.DataFrame:
-    """A summary as it is on disk, also one of another version: columns that it lacks are empty."""
-    frame = pd.read_csv(path, dtype=str, keep_default_na=False)
-    for column in summary.STATISTICS:
-        if column.name not in frame:
-            frame[column.name] = ""
-        if column.read is not str:
-            frame[column.name] = pd.to_numeric(frame[column.name])
-    if "d_k" in frame:
-        frame["d_k"] = frame["d_k"].astype(int)
-    return frame
-
-
 def pivots(experiment: str, table: pd.DataFrame, settings: Mapping[str, Any]) -> list[Table]:
     """The headline metrics that the table has, each by d_k; values in the order of the settings.
 
@@ -98,6 +84,9 @@ def pivots(experiment: str, table: pd.DataFrame, settings: Mapping[str, Any]) ->
     if not {"d_k", inner} <= set(table.columns):
         return []
     columns = {column.name: column for column in EXPERIMENTS[experiment].COLUMNS}
+    # The values of an axis are compared with the configuration's as text.
+    names = [name for name, column in columns.items() if column.axis and name in table]
+    table = table.astype({name: str for name in names if name != "d_k"})
     present = set(table["metric"])
     headlines = HEADLINES.get(experiment, [name for name in columns if name in present][:6])
     return [
@@ -120,7 +109,7 @@ def _pivot(column: Column, table: pd.DataFrame, inner: str, settings: Mapping[st
     down, across = varying[:split], varying[split:]
     records = table.to_dict("records")
     blocks, series = _groups(records, down, values), _groups(records, across, values)
-    shown_arms, shown_sizes = arms[:CELLS], examples.spread(sizes, ROWS)
+    shown_arms, shown_sizes = arms[:CELLS], estimates.spread(sizes, ROWS)
     shown = _some(blocks, CELLS // (len(shown_arms) * len(series)))
     cells = {
         (row["d_k"], *(row[name] for name in (*down, *across, inner))): _cell(row)
@@ -238,7 +227,7 @@ def _groups(
 
 
 def _some(groups: list[tuple[str, ...]], most: int) -> list[tuple[str, ...]]:
-    return [groups[place] for place in examples.spread(list(range(len(groups))), max(1, most))]
+    return [groups[place] for place in estimates.spread(list(range(len(groups))), max(1, most))]
 
 
 def _label(names: Iterable[str], group: Iterable[str]) -> str:

@@ -112,28 +112,29 @@ def tally(ledger: Sequence[Row]) -> list[tuple[str, int]]:
     return [(verdict, count) for verdict, count in counts if count]
 
 
-def by_series(numbers: str) -> list[str]:
-    """A claim's numbers, one line a series.
+def is_absent(row: Row) -> bool:
+    """Whether a claim was not measured because the run has not its experiment."""
+    return row["condition"] == claims.absent(row["experiment"])
 
-    A series begins with a label and a colon; the last line may count the series left out.
 
-    >>> by_series("n_k = 1: 2; 3 of 4; n_k = 2: 5; 4 more series")
-    ['n_k = 1: 2; 3 of 4', 'n_k = 2: 5', '4 more series']
-    """
-    return re.split(r"; (?=[^;]*: |\d+ more )", numbers)
+def absent(ledger: Sequence[Row]) -> dict[str, list[Row]]:
+    """The claims of each experiment that the run does not have."""
+    found: dict[str, list[Row]] = {}
+    for row in filter(is_absent, ledger):
+        found.setdefault(row["experiment"], []).append(row)
+    return found
 
 
 def gate(ledger: Sequence[Row]) -> dict[str, str]:
     """Measurement against theory, in one line with its verdict; empty where nothing judged it."""
     row = next((row for row in ledger if row["claim"] == GATE), None)
-    if row is None:
+    if row is None or is_absent(row):
         return {}
     verdict = row["verdict"]
     if verdict == claims.NOT_MEASURED:
         return {"verdict": verdict, "text": f"not measured, {row['condition']}"}
-    found = [line.partition(": ")[2] for line in by_series(row["numbers"])]
     passed = "passed" if verdict == claims.TRUE else "not passed"
-    return {"verdict": verdict, "text": ", ".join([*found, passed])}
+    return {"verdict": verdict, "text": f"{row['numbers']}, {passed}"}
 
 
 def questions(rows: Sequence[Row]) -> list[Question]:

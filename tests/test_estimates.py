@@ -1,0 +1,111 @@
+"""Estimates: statistics over seeds, numbers in words, curves over d_k."""
+
+import math
+
+import numpy as np
+import pytest
+
+from sqrtdk import estimates
+from sqrtdk.estimates import Estimate, MissingError
+
+
+def test_the_interval_is_students_by_hand() -> None:
+    # Mean 2, sd 1, n 3: half width t(0.975, 2) / sqrt(3), with t = 4.302652729749464 (tables).
+    low, high = estimates.interval(np.array([1.0, 2.0, 3.0]))
+    half = 4.302652729749464 / math.sqrt(3)
+    # stdtrit agrees with printed tables to their last digit, 1e-15; two more roundings.
+    assert low == pytest.approx(2 - half, rel=1e-14)
+    assert high == pytest.approx(2 + half, rel=1e-14)
+
+
+def test_the_interval_covers_the_mean_in_95_percent_of_samples() -> None:
+    rng = np.random.default_rng(0)
+    trials = 4000
+    hits = sum(
+        low < 0 < high
+        for low, high in (estimates.interval(rng.standard_normal(5)) for _ in range(trials))
+    )
+    # Binomial standard error sqrt(.95 * .05 / 4000) = 0.0034; four of them.
+    assert abs(hits / trials - 0.95) < 0.014
+
+
+def test_rms_columns_pool_the_squares() -> None:
+    found = estimates.statistics(np.array([3.0, 4.0, 5.0]), pool="rms")
+    low, high = estimates.interval(np.array([9.0, 16.0, 25.0]))
+    assert found["mean"] == math.sqrt(50 / 3)
+    # The lower end of the squares' interval is below 0, where a square cannot be.
+    assert low < 0
+    assert (found["ci_low"], found["ci_high"]) == (0.0, math.sqrt(high))
+    assert (found["sd"], found["median"]) == (1.0, 4.0)
+
+
+def test_one_seed_has_a_mean_and_no_interval() -> None:
+    found = estimates.statistics(np.array([3.0]))
+    assert (found["mean"], found["median"], found["n_seeds"]) == (3.0, 3.0, 1)
+    assert all(math.isnan(found[name]) for name in ("sd", "ci_low", "ci_high", "exact", "z"))
+
+
+@pytest.mark.parametrize("pool", ["mean", "rms"])
+@pytest.mark.parametrize("size", [1e-200, 1e-300, 1e200])
+def test_statistics_scale_with_the_values_at_any_magnitude(pool: str, size: float) -> None:
+    values = np.random.default_rng(3).uniform(1, 9, 20)
+    plain = estimates.statistics(values, pool=pool, exact=4.0)
+    found = estimates.statistics(size * values, pool=pool, exact=size * 4.0)
+    # The product rounds each value once, half an eps; z divides by a difference of a tenth.
+    for name in ("mean", "sd", "median", "ci_low", "ci_high", "exact"):
+        assert found[name] == pytest.approx(size * plain[name], rel=1e-14, abs=0)
+    assert plain["ci_low"] < plain["mean"] < plain["ci_high"]
+    assert found["z"] == pytest.approx(plain["z"], rel=1e-13)
+
+
+def test_statistics_of_zeros_and_of_the_smallest_number() -> None:
+    zeros = estimates.statistics(np.zeros(3), pool="rms", exact=1.0)
+    assert (zeros["mean"], zeros["sd"], zeros["ci_high"]) == (0, 0, 0)
+    assert math.isnan(zeros["z"])
+    assert estimates.statistics(np.array([5e-324]), pool="rms")["mean"] == 5e-324
+    # An exact value that is out of all proportion makes a z that no gate lets through.
+    far = estimates.statistics(np.array([1e-300, 2e-300]), exact=1e300)
+    assert far["z"] == -math.inf
+
+
+def test_a_crossing_is_between_the_points_that_enclose_it() -> None:
+    curve = {1: Estimate(0.9), 4: Estimate(0.6), 16: Estimate(0.4), 64: Estimate(0.1)}
+    found = estimates.crossing(curve, 0.5)
+    assert found is not None
+    assert found.mean == pytest.approx(8)
+    assert math.isnan(found.low)
+    assert estimates.crossing(curve, 0.95) is None
+
+
+def test_a_range_over_d_k_has_the_ends_of_its_points() -> None:
+    curve = {1: Estimate(4.0, 3.8, 4.2), 4: Estimate(3.0, 2.9, 3.1), 16: Estimate(3.5, 3.4, 3.6)}
+    found = estimates.relative_range(curve)
+    assert found.mean == 0.25
+    assert (found.low, found.high) == (1 - 3.1 / 3.8, 1 - 2.9 / 4.2)
+
+
+def test_a_range_is_never_below_nothing_or_above_all() -> None:
+    wide = estimates.relative_range({1: Estimate(1.0, -1.0, 3.0), 4: Estimate(0.9, -1.0, 3.0)})
+    assert (wide.low, wide.high) == (0.0, 1.0)
+    assert math.isnan(estimates.relative_range({1: Estimate(1.0), 4: Estimate(0.9)}).low)
+    for curve in ({1: Estimate(1.0)}, {1: Estimate(0.0), 4: Estimate(0.0)}):
+        with pytest.raises(MissingError):
+            estimates.relative_range(curve)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (Estimate(0.5843, 0.571, 0.598), "0.58 (0.57 to 0.60)"),
+        (Estimate(0.0066, 0.0051, 0.0081), "0.0066 (0.0051 to 0.0081)"),
+        (Estimate(6.2e-5, 7.3e-6, 1.2e-4), "6.2e-5 (7.3e-6 to 1.2e-4)"),
+        (Estimate(40.234, 40.1, 40.4), "40.2 (40.1 to 40.4)"),
+        (Estimate(12345.6, 12000.0, 12700.0), "12346 (12000 to 12700)"),
+        (Estimate(3.0, 2.0, math.inf), "3.0 (2.0 to unbounded)"),
+        (Estimate(0.125, 0.125, 0.125), "0.125"),
+        (Estimate(0.0, 0.0, 0.0), "0"),
+        (Estimate(0.0, -0.01, 0.01), "0.000 (-0.010 to 0.010)"),
+    ],
+)
+def test_an_estimate_has_the_digits_of_its_interval(value: Estimate, shown: str) -> None:
+    assert estimates.estimate(value) == shown

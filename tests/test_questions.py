@@ -1,0 +1,137 @@
+"""The concept check: a conclusion is printed only where the numbers carry it."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from test_claims import LAWS, RULES, Alter, change, table
+
+from sqrtdk import config, distances, questions, summary, tables
+from sqrtdk.estimates import MissingError
+from sqrtdk.experiments import related, scaling
+from sqrtdk.series import Series, series_of
+
+SETTINGS: dict[str, Any] = {
+    "scaling": {name: RULES[name] for name in ("off", "on")},
+    "inputs": LAWS,
+}
+NEARLY = "nearly that key's value"
+EQUAL = "not on the distance"
+
+
+def series(frame: pd.DataFrame) -> list[Series]:
+    return series_of(SETTINGS, frame)
+
+
+def matched(weight: float, error: float = 0.002) -> str:
+    """The answer where a planted match gets this weight."""
+
+    def alter(row: dict[str, Any]) -> float | None:
+        match = (row["metric"], row["scaling"], row["inputs"]) == ("max_weight", "on", "planted")
+        return weight if match else None
+
+    both = ("gaussian", "planted")
+    frame = table(n_k=[16], inputs=both, alter=alter, error=error)
+    return questions.stand_for(series(frame))
+
+
+def test_a_match_that_takes_the_output_is_said_to() -> None:
+    assert NEARLY in matched(0.95)
+    # Too little, and too wide to tell.
+    assert NEARLY not in matched(0.46)
+    assert NEARLY not in matched(0.95, error=0.1)
+    assert "one planted match gives 0.46" in matched(0.46)
+
+
+def test_a_match_without_a_counterpart_is_not_measured() -> None:
+    with pytest.raises(MissingError, match="no planted match beside unrelated vectors"):
+        questions.stand_for(series(table(inputs=["planted"])))
+    frame = table(d_k=[4, 16], n_k=[16], inputs=["gaussian", "planted"])
+    apart = frame[(frame["inputs"] == "planted") == (frame["d_k"] == 4)]
+    with pytest.raises(MissingError, match="no d_k in common"):
+        questions.stand_for(series(apart))
+
+
+def why(alter: Alter = lambda row: None) -> str:
+    return questions.why_divide(series(table(n_k=[16], alter=alter)))
+
+
+def test_the_chain_of_causes_has_its_numbers_and_three_sentences() -> None:
+    found = why()
+    for part in (
+        "to the power 0.5",
+        "so that the softmax saturates: at d_k = 1024, ",
+        "The typical gradient then vanishes: ",
+        "a few rows carry the rest: the largest 1 %",
+        "Dividing by √d_k keeps the softmax as it was: ",
+        "(n_k = 16)",
+    ):
+        assert part in found
+    assert found.count(". ") == 2
+
+
+@pytest.mark.parametrize(
+    ("alter", "gone"),
+    [
+        (change("entropy_normalized", lambda d: 0.9), "saturates"),
+        (change("grad_logits_dead_entries", lambda d: 0.1), "vanishes"),
+        (change("grad_logits_top1_share", lambda d: 0.01), "carry the rest"),
+        (change("entropy_nats", lambda d: 1 / d, arm="on"), "as it was"),
+    ],
+)
+def test_a_link_that_the_numbers_do_not_carry_is_numbers_alone(alter: Alter, gone: str) -> None:
+    assert gone in why()
+    assert gone not in why(alter)
+
+
+def test_the_chain_needs_both_arms_and_unrelated_vectors() -> None:
+    with pytest.raises(MissingError, match="no scale rule"):
+        questions.why_divide(series_of(SETTINGS | {"scaling": {"off": RULES["off"]}}, table()))
+    with pytest.raises(MissingError, match="no unrelated vectors"):
+        questions.why_divide(series(table(inputs=["planted"])))
+
+
+def by_distance(far: float, half: float = 0.01) -> pd.DataFrame:
+    axes = {"d_k": 16, "n_k": 48, "n_q": 24, "inputs": "gaussian", "dtype": "float64"}
+    return pd.DataFrame(
+        [
+            {**axes, "scaling": "on", "quarter": quarter, "n_seeds": 9, "relative_weight": mean,
+             "ci_low": mean - half, "ci_high": mean + half}
+            for quarter, mean in ((1, 1.0), (2, 1.0), (3, 1.0), (4, far))
+        ]
+    )  # fmt: skip
+
+
+def test_weights_that_fall_with_the_distance_are_not_said_to_be_equal() -> None:
+    assert EQUAL in questions.long_range(by_distance(0.995), "on")
+    falling = questions.long_range(by_distance(0.5), "on")
+    assert EQUAL not in falling
+    assert "the farthest 0.50 (0.49 to 0.51) times" in falling
+    # One seed has no interval, and no conclusion.
+    assert EQUAL not in questions.long_range(by_distance(1.0, half=math.nan), "on")
+    with pytest.raises(MissingError, match="no scaled weights"):
+        questions.long_range(by_distance(1.0), None)
+
+
+def test_a_run_answers_from_its_tables_and_says_what_it_lacks(tmp_path: Path) -> None:
+    run = config.Run("mine", 50, {"scaling": SETTINGS})
+    frame = table(n_k=[16])
+    write(tmp_path / "scaling/summary.csv", frame, summary.columns(scaling.COLUMNS))
+    write(tmp_path / "scaling/distances.csv", by_distance(1.0), distances.COLUMNS)
+    stands, divides, reaches = (row["answer"] for row in questions.rows(run, tmp_path))
+    assert stands == "Not measured: the run has no experiment related."
+    assert divides == why()
+    assert EQUAL in reaches
+    other = config.Run("mine", 50, {"related": SETTINGS})
+    both = table(n_k=[16], inputs=["gaussian", "planted"])
+    write(tmp_path / "related/summary.csv", both, summary.columns(related.COLUMNS))
+    stands, divides, reaches = (row["answer"] for row in questions.rows(other, tmp_path))
+    assert "one planted match" in stands
+    assert divides == reaches == "Not measured: the run has no experiment scaling."
+
+
+def write(path: Path, frame: pd.DataFrame, columns: Any) -> None:
+    rows = [{str(k): v for k, v in row.items()} for row in frame.to_dict("records")]
+    tables.write_atomically(path, tables.text(rows, columns))

@@ -1,0 +1,41 @@
+"""Series: what stands together, and which arm is which."""
+
+import pytest
+from test_claims import LAWS, RULES, table
+
+from sqrtdk.estimates import MissingError
+from sqrtdk.series import scaled_arm, series_of
+
+SETTINGS = {"scaling": {name: RULES[name] for name in ("off", "on")}, "inputs": LAWS}
+
+
+def test_a_series_is_everything_but_d_k_and_the_scale_rule() -> None:
+    found = series_of(SETTINGS, table(d_k=(1, 4), inputs=("gaussian", "planted")))
+    assert [one.label for one in found] == [
+        f"n_k = {n_k}, inputs = {law}" for n_k in (16, 64) for law in ("gaussian", "planted")
+    ]
+    assert [one.unrelated for one in found] == [True, False] * 2
+    assert list(found[0].curve("scaled", "logit_std")) == [1, 4]
+
+
+def test_an_axis_of_one_value_is_not_in_a_label_unless_the_inputs_are_related() -> None:
+    assert [one.label for one in series_of(SETTINGS, table())] == ["n_k = 16", "n_k = 64"]
+    (related,) = series_of(SETTINGS, table(n_k=[16], inputs=["planted"]))
+    assert related.label == "n_k = 16, inputs = planted"
+
+
+def test_arms_are_known_by_what_they_do() -> None:
+    assert scaled_arm({"paper": RULES["on"], "on": RULES["inverse"]}) == "paper"
+    assert scaled_arm({"other": RULES["on"], "on": RULES["on"]}) == "on"
+    assert scaled_arm({"off": RULES["off"], "quarter": RULES["quarter"]}) is None
+
+
+def test_what_a_series_lacks_is_said() -> None:
+    (one,) = series_of(SETTINGS, table(n_k=[16]))
+    with pytest.raises(MissingError, match="no scale rule that divides by d_k"):
+        one.curve("inverse", "logit_std")
+    with pytest.raises(MissingError, match="the table has no colour"):
+        one.curve("scaled", "colour")
+    (single,) = series_of(SETTINGS, table(n_k=[1]))
+    with pytest.raises(MissingError, match="a single key always has weight 1"):
+        single.curve("scaled", "max_weight")
