@@ -69,6 +69,7 @@ class LogHandler(LogHandlerBase):
         self.total = self.done = 0.0
         self.began = time.monotonic()
         self.unfinished = False
+        self.told = 0.0
 
     def emit(self, record: logging.LogRecord) -> None:
         """Follow one event; its fields are attributes of the record."""
@@ -121,7 +122,9 @@ class LogHandler(LogHandlerBase):
             self.unfinished = done < total
             end = "" if self.unfinished else "\n"
             print(f"\r\033[K{line}", end=end, file=sys.stderr, flush=True)
-        else:
+        elif passed - self.told >= 1 or done == total:
+            # Thousands of quick jobs would otherwise fill a log with thousands of lines.
+            self.told = passed
             print(line, file=sys.stderr, flush=True)
 
     def print(self, text: str) -> None:
