@@ -1,6 +1,7 @@
 """Configuration: what a person may write, and the one line that answers a mistake."""
 
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -146,6 +147,12 @@ MISTAKES = [
     ("grid=smol", "did you mean smoke?"),
     ("experiments=scalings", "did you mean scaling?"),
     ("experiments=[]", "experiments: []"),
+    ("experiments={}", "experiments: {}"),
+    ("experiments=[[scaling]]", "experiments: ['scaling']"),
+    ("d_K=4", "did you mean d_k?"),
+    ("experiments=precision input_sd=1e308", "input_sd: 1e+308"),
+    ("scale_rules.d_model.heads=0", "scale_rules.d_model: heads is 0"),
+    ("input_laws.x={law:planted,cosine:2}", "input_laws.x: cosine is 2"),
     ("experiments=[scaling,scaling]", "scaling is listed twice"),
     ("experiment=scaling", "experiments=NAME"),
     ("experiment.scaling=3", "experiment.scaling: 3"),
@@ -225,6 +232,7 @@ def test_a_mistake_in_hydra_grammar_is_answered_with_one_line(given: str, said: 
         ({"hydra": ["d_k=4"]}, "hydra: ['d_k=4']"),
         ({"hydra": "d_k=4", "d_k": 8}, "d_k is given twice"),
         ({"experiment": {"scaling": []}}, "experiment.scaling: []"),
+        ({"experiment": 5}, "experiment: 5"),
         ({"scaling": {"seed": 1, "seeds": 3}}, "seed and seeds are both given"),
         ({"scale_rules": {"a b": {"rule": "power", "exponent": 1}}}, "scale_rules: 'a b'"),
         ({1: 4}, "unknown key '1'"),
@@ -274,16 +282,57 @@ def test_a_key_that_stands_twice_in_a_file_is_refused(tmp_path: Path) -> None:
         (["d_k='4"], "is not an override"),
         (["hydra.no=1"], "Could not override"),
         (["out=/"], "out: '/' is not allowed"),
-        (["--multirun", "d_k=4,0"], "d_k: 0 is not allowed"),
+        (["--multirun", "d_k=range(1,10,0)"], "arg 3 must not be zero"),
+        (["--multirun", "d_k=1,2", "out=a.csv,b.csv"], "one file for all rows of a sweep"),
+        (["out=mine.txt"], "a new file, or one that this command wrote"),
+        (["out=results/x/scaling/runs.csv"], "a new file, or one that this command wrote"),
     ],
 )
 def test_the_command_by_hand_ends_with_one_line_and_exit_code_2(
-    tmp_path: Path, arguments: list[str], said: str
+    tmp_path: Path,
+    snapshot: Callable[[Path], dict[str, bytes]],
+    arguments: list[str],
+    said: str,
 ) -> None:
+    (tmp_path / "mine.txt").write_text("my notes", encoding="utf-8")
+    (tmp_path / "results/x/scaling").mkdir(parents=True)
+    (tmp_path / "results/x/config.yaml").touch()
+    before = snapshot(tmp_path)
     done = by_hand(tmp_path, *arguments)
     assert done.returncode == 2
     assert said in done.stderr
     assert len(done.stderr.splitlines()) == 1
+    assert snapshot(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("sweep", "said"),
+    [
+        (["d_k=4,0"], "d_k: 0 is not allowed"),
+        (["d_k=4,4"], "the sweep has the cell d_k=4 n_k=64"),
+        (["experiments=scaling,precision"], "a sweep takes one; each has its own columns"),
+    ],
+)
+def test_a_sweep_that_goes_wrong_on_its_way_says_so_and_writes_no_table(
+    tmp_path: Path, sweep: list[str], said: str
+) -> None:
+    done = by_hand(tmp_path, "--multirun", *sweep, "out=rows.csv")
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_configuration_can_be_shown_as_the_help_says(tmp_path: Path) -> None:
+    done = by_hand(tmp_path, "--cfg", "job", "d_k=8")
+    assert done.returncode == 0
+    assert yaml.safe_load(done.stdout)["d_k"] == 8
+
+
+def test_out_may_be_written_again_by_the_same_command(tmp_path: Path) -> None:
+    for _ in range(2):
+        assert by_hand(tmp_path, "n_k=4", "out=rows.csv").returncode == 0
+    assert len((tmp_path / "rows.csv").read_text(encoding="utf-8").splitlines()) == 2
 
 
 def test_help_names_every_key_with_its_meaning_and_default(tmp_path: Path) -> None:

@@ -24,6 +24,8 @@ from sqrtdk.figures import FIGURES
 
 SMOKE = ("--config", "grid=smoke", "name=smoke")
 TINY = ("d_k=[1,4]", "n_k=4", "n_q=3", "seeds=2")
+# Which profile it reads, and that it builds the graph.
+SNAKEMAKES_OWN = ("Using workflow specific profile", "Building DAG of jobs")
 Snapshot = Callable[[Path], dict[str, bytes]]
 
 
@@ -269,7 +271,8 @@ def test_a_second_run_at_the_same_time_is_refused_and_a_dry_run_is_not(tmp_path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         done = snakemake(tmp_path, table(), "--config", "name=mine", *TINY)
         assert done.returncode == 1
-        assert "another run is at work in results/ (process 4711)" in done.stderr
+        (line,) = [x for x in done.stderr.splitlines() if not x.startswith(SNAKEMAKES_OWN)]
+        assert line.startswith("sqrtdk: another run is at work in results/ (process 4711)")
         assert not shards(tmp_path)
         assert snakemake(tmp_path, "-n", "--config", "name=mine", *TINY).returncode == 0
     assert snakemake(tmp_path, table(), "--config", "name=mine", *TINY).returncode == 0
@@ -287,6 +290,9 @@ def test_a_second_run_at_the_same_time_is_refused_and_a_dry_run_is_not(tmp_path:
         (["--config", "d_k"], "name=value pairs"),
         (["--configfile", "missing.yaml"], "No such file or directory: 'missing.yaml'"),
         (["--configfile", "broken.yaml"], "not valid JSON or YAML"),
+        (["--configfile", "."], "Is a directory: '.'"),
+        (["--configfile", "latin.yaml"], "can't decode byte"),
+        (["results/shards/scaling/x.csv"], "is no shard of this configuration"),
         (["--configfile", "twice.yaml"], "d_k is given twice"),
         (["scalng"], "unknown target 'scalng'; known: all, scaling, "),
         (["scalng"], "did you mean scaling?"),
@@ -297,12 +303,11 @@ def test_a_mistake_is_answered_with_one_line_before_any_job(
 ) -> None:
     (tmp_path / "broken.yaml").write_text("d_k: [1", encoding="utf-8")
     (tmp_path / "twice.yaml").write_text("d_k: 1\nd_k: 2\n", encoding="utf-8")
+    (tmp_path / "latin.yaml").write_bytes("name: \u00e4".encode("latin-1"))
     before = snapshot(tmp_path)
     done = snakemake(tmp_path, *arguments)
     assert done.returncode != 0
-    # Snakemake says two things of its own, which profile it reads and that it builds the graph.
-    own = ("Using workflow specific profile", "Building DAG of jobs")
-    (line,) = [line for line in done.stderr.splitlines() if not line.startswith(own)]
+    (line,) = [x for x in done.stderr.splitlines() if not x.startswith(SNAKEMAKES_OWN)]
     assert line.startswith("sqrtdk: ")
     assert said in line
     assert snapshot(tmp_path) == before

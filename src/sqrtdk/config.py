@@ -31,7 +31,8 @@ ENTRY_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
 RESERVED = ("shards",)
 
 RUN_KEYS = {
-    "name": "Folder of the run, results/<name>/: letters, digits, '_', '-' and '.', at most 64.",
+    "name": "Folder of the run, results/<name>/: letters, digits, '_', '-' and '.', at most 64, "
+    "the first a letter or digit.",
     "experiments": "What to build: one experiment or a list. Default: all of the report.",
     "grid": "Named grid, a file of conf/grid/.",
     "shard_seeds": "Seeds that one job computes (from 1). Changes cost, never numbers.",
@@ -67,8 +68,10 @@ def unknown(key: object, known: Iterable[str], where: str = "") -> ConfigError:
 
 
 def _hint(given: object, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(str(given), list(known), n=1, cutoff=0.5)
-    return f"; did you mean {near[0]}?" if near else ""
+    # A key in other letters is nearer than any other key.
+    folded = {name.lower(): name for name in known}
+    near = difflib.get_close_matches(str(given).lower(), list(folded), n=1, cutoff=0.5)
+    return f"; did you mean {folded[near[0]]}?" if near else ""
 
 
 def grids() -> list[str]:
@@ -300,11 +303,14 @@ def _shard_seeds(composed: Mapping[str, Any]) -> int:
 
 def _chosen(composed: Mapping[str, Any]) -> list[str]:
     """The run's experiments, in the order of the configuration."""
-    blocks = list(composed.get("experiment") or {}) or list(EXPERIMENTS)
+    given = composed.get("experiment") or {}
+    if not isinstance(given, Mapping):
+        raise refuse("experiment", given, "a mapping from experiment to its keys")
+    blocks = list(given) or list(EXPERIMENTS)
     wanted = composed.get("experiments")
     listed = blocks if wanted is None else _as_list("experiments", wanted)
     for name in listed:
-        if name not in EXPERIMENTS:
+        if not isinstance(name, str) or name not in EXPERIMENTS:
             raise refuse("experiments", name, ", ".join(EXPERIMENTS), EXPERIMENTS)
     _refuse_repeat("experiments", listed)
     return listed
@@ -348,8 +354,20 @@ def _entries(mapping: str, value: object) -> dict[str, dict[str, Any]]:
                 if known.default is known.empty:
                     raise ConfigError(f"{where}: {formula} needs {parameter}")
                 filled[parameter] = known.default
+        try:
+            _try(mapping, filled)
+        except (ValueError, ArithmeticError) as error:
+            raise ConfigError(f"{where}: {error}") from None
         result[name] = filled
     return result
+
+
+def _try(mapping: str, entry: dict[str, Any]) -> None:
+    """Use an entry at the smallest sizes, so that it answers for its parameters."""
+    if mapping == "scale_rules":
+        scales.factor(entry, d_k=1, n_k=2)
+    else:
+        inputs.draw(entry, d_k=1, n_k=2, n_q=1, d_v=1, seed=0, dtype="float64")
 
 
 def _check_parameter(where: str, value: object, annotation: Any) -> None:
@@ -463,7 +481,7 @@ def _whole(key: Key, value: object) -> int:
 
 
 def _check_formulas(run: Run) -> None:
-    """Try every scale rule at every size, and every law at the smallest, before any job."""
+    """Try every scale rule of the run at every size, before any job."""
     for experiment, settings in run.settings.items():
         for d_k in settings.get("d_k", ()):
             for n_k in settings.get("n_k", ()):
@@ -478,11 +496,6 @@ def _check_formulas(run: Run) -> None:
                     if factor is not None and not (math.isfinite(factor) and factor > 0):
                         at = f"at d_k={d_k}, n_k={n_k}"
                         raise ConfigError(f"scale_rules.{name}: the factor {at} is {factor}")
-        for name, entry in settings.get("inputs", {}).items():
-            try:
-                inputs.draw(entry, d_k=1, n_k=2, n_q=1, d_v=1, seed=0, dtype="float64")
-            except (ValueError, ArithmeticError) as error:
-                raise ConfigError(f"input_laws.{name}: {error}") from None
 
 
 def check_memory(run: Run) -> None:

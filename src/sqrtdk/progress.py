@@ -48,6 +48,10 @@ CHATTER = (
 )
 
 
+FAULTS = ("AttributeError", "ImportError", "KeyError", "NameError", "SyntaxError", "TypeError")
+"""Errors that are the program's also where they come before the Snakefile was read."""
+
+
 class Expected:
     """What the Snakefile knows of the run and the handler, which is made before it, does not."""
 
@@ -166,8 +170,11 @@ def mistake(text: str, exception: str | None) -> str:
         near = difflib.get_close_matches(target, Expected.targets, n=1, cutoff=0.5)
         hint = f"; did you mean {near[0]}?" if near else ""
         return f"sqrtdk: unknown target {target!r}; known: {', '.join(Expected.targets)}{hint}"
-    if exception in ("FileNotFoundError", "ValueError", "WorkflowError") and not Expected.read:
-        lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    ours = [line for line in lines if line.startswith("sqrtdk: ")]
+    if ours:
+        return ours[0]
+    if not Expected.read and exception not in FAULTS:
         return "sqrtdk: " + re.sub(r"^\w+Error:\s*(\[Errno \d+\] )?", "", lines[-1])
     return text
 

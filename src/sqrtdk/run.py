@@ -9,6 +9,7 @@ Prints CSV (on a terminal, a readable list) with the same digits as the pipeline
 import os
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -22,6 +23,12 @@ from sqrtdk.config import ConfigError
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.keys import Column
 from sqrtdk.tables import Row
+
+VALUED = (
+    *("--cfg", "-c", "--info", "-i", "--package", "-p"),
+    *("--config-dir", "-cd", "--config-name", "-cn", "--config-path", "-cp"),
+)
+"""Options of Hydra that take a value, which may stand apart from them."""
 
 MISTAKES = (ConfigError, HydraException, OmegaConfBaseException, OSError)
 
@@ -70,7 +77,9 @@ def main() -> None:
             out = _out(values.pop("out"))
             run = config.resolve(values)
             config.check_memory(run)
-            rows, table = measure(run)
+            rows, columns = measure(run)
+            refuse_clash(rows, columns, done, table)
+            table = columns
         except MISTAKES as error:
             # Hydra would print a line of its own before the exception left it.
             answer(error)
@@ -78,10 +87,11 @@ def main() -> None:
         done.extend(rows)
 
     try:
-        options = [word for word in sys.argv[1:] if word.startswith("-")]
-        overrides = [word for word in sys.argv[1:] if not word.startswith("-")]
+        options, overrides = split(sys.argv[1:])
         sweep = bool({"-m", "--multirun"} & set(options))
         checked = config.check_overrides(overrides, extra=["out"], sweep=sweep)
+        if sum(word.startswith("out=") and "," in word for word in overrides):
+            raise config.refuse("out", overrides, "one file for all rows of a sweep")
         with tempfile.TemporaryDirectory() as scratch:
             # Hydra writes a record of a sweep; what a person asked for goes to `out`.
             kept = [f"hydra.sweep.dir={scratch}"] if sweep else []
@@ -90,8 +100,38 @@ def main() -> None:
         if out is not None:
             done.sort(key=tables.axes_of(table))
             tables.write_atomically(out, tables.text(done, table))
-    except MISTAKES as error:
+    except (*MISTAKES, ValueError) as error:
+        # Hydra's sweeps raise a plain ValueError for a range of step 0.
         answer(error)
+
+
+def refuse_clash(
+    rows: list[Row], columns: tuple[Column, ...], done: list[Row], table: tuple[Column, ...]
+) -> None:
+    """Refuse rows of a sweep that do not go into one table with those before.
+
+    Raises ConfigError.
+    """
+    if done and columns != table:
+        raise ConfigError("experiments: a sweep takes one; each has its own columns")
+    axes = tables.axes_of(columns)
+    seen = {axes(row) for row in done}
+    for row in rows:
+        if axes(row) in seen:
+            cell = " ".join(f"{c.name}={row[c.name]}" for c in columns if c.axis)
+            raise ConfigError(f"the sweep has the cell {cell} twice")
+
+
+def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Hydra's options, with the values of those that take one, and the overrides."""
+    options: list[str] = []
+    overrides: list[str] = []
+    takes = False
+    for word in words:
+        option = word.startswith("-")
+        (options if option or (takes and "=" not in word) else overrides).append(word)
+        takes = option and word in VALUED
+    return options, overrides
 
 
 def answer(error: BaseException) -> NoReturn:
@@ -108,7 +148,17 @@ def _out(value: object) -> Path | None:
     path = Path(value)
     if path.is_dir() or not path.parent.is_dir():
         raise config.refuse("out", value, "the path of a CSV file in a folder that exists")
+    if (path.parent.parent / "config.yaml").exists() or (path.exists() and not _is_rows(path)):
+        raise config.refuse("out", value, "a new file, or one that this command wrote")
     return path
+
+
+def _is_rows(path: Path) -> bool:
+    """Whether a file begins with the header of an experiment's rows."""
+    with path.open("rb") as file:
+        first = file.readline(10_000).rstrip(b"\n").decode(errors="replace")
+    headers = (",".join(c.name for c in one.COLUMNS) for one in EXPERIMENTS.values())
+    return first in headers
 
 
 if __name__ == "__main__":

@@ -69,7 +69,9 @@ def main() -> None:
     settings, columns = run.settings[experiment], EXPERIMENTS[experiment].COLUMNS
     plan = plan_of(run, experiment, path.parents[2] / "shards" / experiment)
     if plan.missing:
-        raise tables.TableError(f"{len(plan.missing)} shards are missing: {min(plan.missing)}")
+        lacking = min(plan.missing)
+        why = "is damaged; delete it" if lacking.exists() else "is missing"
+        raise tables.TableError(f"{len(plan.missing)} shards are not there: {lacking} {why}")
     found = [
         row
         for shard, slab in plan.shards.items()

@@ -83,13 +83,22 @@ class Workflow:
 
     def slab(self, wildcards: Any) -> str:
         """What one shard job measures, as JSON."""
+        return json.dumps(self._slab(wildcards))
+
+    def _slab(self, wildcards: Any) -> shards.Slab:
         path = SHARDS / wildcards.experiment / f"{wildcards.shard}.csv"
-        return json.dumps(self.plans[wildcards.experiment].shards[path])
+        try:
+            return self.plans[wildcards.experiment].shards[path]
+        except KeyError:
+            raise WorkflowError(f"sqrtdk: {path} is no shard of this configuration") from None
 
     def points(self, wildcards: Any) -> str:
         """The points of one shard of expectations, as JSON."""
         name = f"{wildcards.points}.csv"
-        return next(json.dumps(specs[name]) for specs in self.exact.values() if name in specs)
+        for specs in self.exact.values():
+            if name in specs:
+                return json.dumps(specs[name])
+        raise WorkflowError(f"sqrtdk: {SHARDS}/exact/{name} is no shard of this configuration")
 
     def _expect(self) -> None:
         new = {
@@ -121,11 +130,9 @@ class Workflow:
 
         A job computes with one thread; what it holds beyond that keeps other jobs from starting.
         """
-        path = SHARDS / wildcards.experiment / f"{wildcards.shard}.csv"
-        slab = self.plans[wildcards.experiment].shards[path]
-        share: float = (
-            EXPERIMENTS[wildcards.experiment].memory(slab) / psutil.virtual_memory().available
-        )
+        free = psutil.virtual_memory().available
+        need = EXPERIMENTS[wildcards.experiment].memory(self._slab(wildcards))
+        share: float = need / free
         return max(1, math.ceil(share * (os.cpu_count() or 1)))
 
     def answering(self) -> list[str]:
@@ -142,15 +149,19 @@ class Workflow:
 
     def begin(self) -> None:
         """Take the lock of results/, or refuse a second run; open the progress log."""
-        RESULTS.mkdir(exist_ok=True)
-        self._lock = (RESULTS / ".lock").open("a+")
+        try:
+            RESULTS.mkdir(exist_ok=True)
+            self._lock = (RESULTS / ".lock").open("a+")
+        except OSError as error:
+            raise WorkflowError(f"sqrtdk: cannot write to {RESULTS}/: {error.strerror}") from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self._lock.seek(0)
+            holder = self._lock.read().strip()
             raise WorkflowError(
-                f"another run is at work in {RESULTS}/ (process {self._lock.read().strip()}); "
-                "wait for it or stop it, then give this command again"
+                f"sqrtdk: another run is at work in {RESULTS}/ (process {holder}); wait for it or "
+                "stop it, then give this command again"
             ) from None
         self._lock.truncate(0)
         self._lock.write(f"{os.getpid()}\n")

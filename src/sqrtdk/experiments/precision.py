@@ -25,6 +25,7 @@ INPUT_SD = Key(
     "whole",
     "Factor on q and k, the standard deviation of their entries under a law of unit variance: "
     "trained models have channels far above 1.",
+    maximum=10**6,
 )
 PRECISION = Key(
     "precision", "choice", "Half-precision type of the score product.", choices=tuple(HALVES)
