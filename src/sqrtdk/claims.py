@@ -583,7 +583,7 @@ CLAIMS = (
     ),
     Claim(
         "gradients_related",
-        "Where queries and keys are related, they do vanish.",
+        "Where queries and keys are related, the gradients that reach them vanish.",
         "True where the root mean squares of the gradients with respect to q and k are both "
         "smaller without scaling than with it at some d_k above 1; false where one is larger at "
         "all of them.",
