@@ -1,11 +1,13 @@
 """The project's own files agree with each other."""
 
 import re
+import shlex
 import tomllib
+from pathlib import Path
 
 import pytest
 import yaml
-from conftest import ROOT
+from conftest import ROOT, by_hand, snakemake
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
@@ -56,3 +58,23 @@ def test_the_readme_is_short_and_every_file_that_it_names_exists() -> None:
     assert linked
     for name in linked:
         assert (ROOT / name).exists(), name
+
+
+def commands() -> list[list[str]]:
+    """The commands that the README shows, continued lines joined, comments off."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8").replace("\\\n", " ")
+    lines = [line.strip() for line in text.splitlines() if line.startswith("    ")]
+    shown = ("python3 run.py", "uv run python -m sqrtdk.run")
+    found = [shlex.split(line, comments=True) for line in lines if line.startswith(shown)]
+    # The tests would run themselves.
+    return [command for command in found if command != ["python3", "run.py", "test"]]
+
+
+@pytest.mark.parametrize("command", commands(), ids=" ".join)
+def test_every_command_of_the_readme_works(tmp_path: Path, command: list[str]) -> None:
+    (tmp_path / "my.yaml").write_text("d_k: [16, 64]\nname: mine\n", encoding="utf-8")
+    if command[0] == "uv":
+        done = by_hand(tmp_path, *command[5:])
+    else:
+        done = snakemake(tmp_path, "-n", *command[2:])
+    assert done.returncode == 0, done.stderr
