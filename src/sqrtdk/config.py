@@ -379,9 +379,7 @@ def _check_parameter(where: str, value: object, annotation: Any) -> None:
             fits |= value is None
         elif kind is float:
             allowed.append("finite numbers")
-            # Not math.isfinite, which raises for a whole number that no float holds.
-            number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            fits |= number and abs(value) <= sys.float_info.max  # type: ignore[arg-type]
+            fits |= _number(value) is not None
         else:
             allowed += get_args(kind)
             fits |= isinstance(value, str) and value in get_args(kind)
@@ -389,11 +387,12 @@ def _check_parameter(where: str, value: object, annotation: Any) -> None:
         raise refuse(where, value, " or ".join(allowed))
 
 
-def _is_number(value: object) -> bool:
+def _number(value: object) -> float | None:
+    """A finite number as it is, or None for anything else."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return False
-    # An int may be too large for the float that isfinite makes of it.
-    return abs(value) <= sys.float_info.max
+        return None
+    # Not math.isfinite, which raises for a whole number that no float holds.
+    return value if abs(value) <= sys.float_info.max else None
 
 
 def _word(value: object) -> object:
@@ -472,8 +471,8 @@ def _whole(key: Key, value: object) -> int:
         number = int(value)
     elif isinstance(value, str) and re.fullmatch(r"[+-]?\d{1,30}(\.\d+)?[eE]\+?\d{1,2}", value):
         number = float(value)
-    elif _is_number(value):
-        number = value  # type: ignore[assignment]
+    else:
+        number = _number(value)
     top = math.inf if key.maximum is None else key.maximum
     if number is None or number != int(number) or not key.minimum <= number <= top:
         raise refuse(key.name, value, key.allowed)
