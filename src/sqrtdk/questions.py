@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from sqrtdk import claims, config, distances, summary, tables
+from sqrtdk import claims, config, distances, judges, summary, tables
 from sqrtdk.estimates import Estimate, MissingError, estimate, last, past, percent
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.keys import Column
@@ -42,7 +42,7 @@ def stand_for(series: Sequence[Series]) -> str:
         f"{estimate(chance[d_k])}; a query with one planted match gives {estimate(found[d_k])}, "
         f"at d_k = {d_k} with scaling."
     )
-    nearly = past(found[d_k], claims.ONE_HOT, above=True)
+    nearly = past(found[d_k], judges.ONE_HOT, above=True)
     return text + (" The output is then nearly that key's value." if nearly else "")
 
 
@@ -55,10 +55,10 @@ def why_divide(series: Sequence[Series]) -> str:
     grow, full, typical, kept = (
         judge(one)
         for judge in (
-            claims.scores_grow,
-            claims.saturation,
-            claims.gradients_typical,
-            claims.stable,
+            judges.scores_grow,
+            judges.saturation,
+            judges.gradients_typical,
+            judges.stable,
         )
     )
     share = "grad_logits_top1_share"
