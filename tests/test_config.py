@@ -36,7 +36,7 @@ def test_seeds_is_a_count_and_seed_a_choice() -> None:
 
 @pytest.mark.parametrize("value", [True, "on", ["on"], [True]])
 def test_on_and_off_may_come_as_booleans_and_become_words(value: object) -> None:
-    assert list(settings(scaling=value)["scaling"]) == ["on"]  # type: ignore[call-overload]
+    assert list(settings(scaling=value)["scaling"]) == ["on"]
 
 
 def test_a_flat_key_applies_to_every_experiment_and_one_under_a_name_to_that_one() -> None:
@@ -84,7 +84,7 @@ def test_every_named_entry_can_be_run_on_the_default_grid(key: str) -> None:
     document = yaml.safe_load((ROOT / "conf/config.yaml").read_text(encoding="utf-8"))
     names = list(document[mapping])
     run = config.compose([f"{key}=[{','.join(names)}]", "experiments=scaling"], {})
-    assert list(run.settings["scaling"][key]) == names  # type: ignore[call-overload]
+    assert list(run.settings["scaling"][key]) == names
 
 
 def test_the_resolved_file_gives_the_same_run_again(tmp_path: Path) -> None:

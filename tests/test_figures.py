@@ -266,8 +266,7 @@ def test_data_colours_are_legible_on_the_light_and_the_dark_page(color):
 
 
 def test_ends_of_lines_are_named_without_overlap():
-    value = lambda metric, d_k, n_k, arm: 1.0  # noqa: E731
-    figure = draw("gradients", summary_table(value=value))
+    figure = draw("gradients", summary_table(value=lambda *at: 1.0))
     for axes in figure.axes:
         labels = [text for text in axes.texts if text.get_text()]
         assert {text.get_text() for text in labels} == {
@@ -470,7 +469,9 @@ def test_weights_of_any_grid_can_be_drawn(grid):
 
 
 def test_the_collapse_is_each_metric_against_the_measured_spread():
-    value = lambda metric, d_k, n_k, arm: 1 / (d_k + n_k) if arm == "on" else 1 / d_k  # noqa: E731
+    def value(metric, d_k, n_k, arm):
+        return 1 / (d_k + n_k) if arm == "on" else 1 / d_k
+
     table, exact = with_theory(summary_table((1, 4, 16), (1, 5, 7), value=value))
     figure = draw("collapse", table.sample(frac=1, random_state=0), exact=exact)
     assert [axes.get_ylabel() for axes in figure.axes] == [*collapse.METRICS, "sum_sq_weights"]

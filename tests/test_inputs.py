@@ -27,7 +27,7 @@ FOURTH = {
 
 def draw(entry: dict[str, object], **sizes: int) -> inputs.Inputs:
     base = {"d_k": 64, "n_k": 256, "n_q": 256, "d_v": 1, "seed": 0}
-    return inputs.draw(entry, **(base | sizes), dtype="float64")  # type: ignore[arg-type]
+    return inputs.draw(entry, **(base | sizes), dtype="float64")
 
 
 @pytest.mark.parametrize("law", FOURTH)

@@ -4,7 +4,6 @@ import json
 import os
 import platform
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -84,7 +83,6 @@ def git(folder: Path, *arguments: str) -> None:
     subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True)
 
 
-@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 def test_the_revision_is_that_of_the_code_and_says_when_it_was_changed(tmp_path: Path) -> None:
     source = tmp_path / "__init__.py"
     source.write_text("one = 1\n", encoding="utf-8")

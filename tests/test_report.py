@@ -137,7 +137,7 @@ def fill(folder: Path, experiment: str, settings: dict[str, Any], frame: pd.Data
         "sqrtdk": "0.1.0",
         "time_utc": "2030-01-02T",
     }
-    record |= {"code": {"revision": "v1", "commit": "c0ffee", "changed": True}}  # type: ignore[dict-item]
+    record |= {"code": {"revision": "v1", "commit": "c0ffee", "changed": True}}
     tables.write_atomically(folder / "provenance.json", json.dumps(record))
 
 

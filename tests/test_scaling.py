@@ -122,7 +122,7 @@ def test_streams_differ_by_array_seed_and_size_and_repeat_by_key() -> None:
     base = {"d_k": 3, "n_k": 5, "n_q": 2, "d_v": 7, "seed": 0}
     variants = [base] + [base | {name: 11} for name in base]
     firsts = [
-        inputs.stream(array, **sizes).standard_normal()  # type: ignore[arg-type]
+        inputs.stream(array, **sizes).standard_normal()
         for array in ("q", "k", "v", "g")
         for sizes in variants
     ]

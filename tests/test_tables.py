@@ -87,7 +87,7 @@ def test_a_shard_reads_back_as_the_text_that_was_written(tmp_path: Path) -> None
 )
 def test_any_damage_to_a_shard_is_noticed_and_named(tmp_path: Path, damage: object) -> None:
     path = sealed(tmp_path)
-    path.write_text(damage(path.read_text(encoding="utf-8")), encoding="utf-8")  # type: ignore[operator]
+    path.write_text(damage(path.read_text(encoding="utf-8")), encoding="utf-8")
     with pytest.raises(tables.TableError, match=r"shard\.csv is damaged"):
         tables.read_sealed(path, COLUMNS)
 

@@ -9,7 +9,7 @@ import math
 from itertools import pairwise
 from typing import Any, get_args
 
-import mpmath  # type: ignore[import-untyped]
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -37,7 +37,7 @@ ORDER = Key(
     choices=("before", "after"),
 )
 
-KEYS = (
+KEYS: tuple[Key, ...] = (
     keys.D_K,
     keys.N_K,
     keys.N_Q,
@@ -49,11 +49,11 @@ KEYS = (
     keys.SEED,
 )
 
-WITHIN = ("input_sd", "precision", "order")
+WITHIN: tuple[str, ...] = ("input_sd", "precision", "order")
 FACTORS_ONLY = True
 HAS_THEORY = False
 
-COLUMNS = (
+COLUMNS: tuple[Column, ...] = (
     *(keys.axis_column(key) for key in KEYS),
     Column("scale", "Factor that the scores are multiplied by."),
     Column("overflow_share", "Share of the scores that overflow to infinity.", "share"),

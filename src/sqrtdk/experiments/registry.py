@@ -13,25 +13,16 @@ class Experiment(Protocol):
 
     __doc__: str | None
 
-    @property
-    def KEYS(self) -> tuple[Key, ...]:  # noqa: N802 - a module's constant
-        """The configuration keys that it has."""
-
-    @property
-    def WITHIN(self) -> tuple[str, ...]:  # noqa: N802 - a module's constant
-        """Axes beside seed and scaling that the cells of one slab share their draw over."""
-
-    @property
-    def FACTORS_ONLY(self) -> bool:  # noqa: N802 - a module's constant
-        """Whether it takes only scale rules that are one factor of d_k and n_k."""
-
-    @property
-    def HAS_THEORY(self) -> bool:  # noqa: N802 - a module's constant
-        """Whether its columns are those that `theory` has expectations of."""
-
-    @property
-    def COLUMNS(self) -> tuple[Column, ...]:  # noqa: N802 - a module's constant
-        """The columns of its runs.csv."""
+    KEYS: tuple[Key, ...]
+    """The configuration keys that it has."""
+    WITHIN: tuple[str, ...]
+    """Axes beside seed and scaling that the cells of one slab share their draw over."""
+    FACTORS_ONLY: bool
+    """Whether it takes only scale rules that are one factor of d_k and n_k."""
+    HAS_THEORY: bool
+    """Whether its columns are those that `theory` has expectations of."""
+    COLUMNS: tuple[Column, ...]
+    """The columns of its runs.csv."""
 
     def cells(self, slab: dict[str, Any]) -> Iterable[Cell]:
         """The cells of one slab."""

@@ -15,9 +15,9 @@ from sqrtdk import gradients, keys, metrics, scales
 from sqrtdk.attention import ScaleRule, attention
 from sqrtdk.cells import Cell, main
 from sqrtdk.inputs import Array, draw
-from sqrtdk.keys import Column
+from sqrtdk.keys import Column, Key
 
-KEYS = (
+KEYS: tuple[Key, ...] = (
     keys.D_K,
     keys.N_K,
     keys.N_Q,
@@ -28,7 +28,7 @@ KEYS = (
     keys.SEED,
 )
 
-WITHIN = ()
+WITHIN: tuple[str, ...] = ()
 FACTORS_ONLY = False
 HAS_THEORY = True
 
@@ -59,7 +59,7 @@ def _gradient_columns(x: str, what: str) -> tuple[Column, ...]:
     )
 
 
-COLUMNS = (
+COLUMNS: tuple[Column, ...] = (
     *(
         keys.axis_column(key)
         for key in (

@@ -90,12 +90,13 @@ def context() -> Iterator[None]:
 def save(figure: Figure, folder: Path, name: str) -> None:
     """Write `name`.svg (transparent) and `name`.png (white), the same bytes every time."""
     with matplotlib.rc_context({"svg.hashsalt": name}):
-        for suffix, options in {
+        formats: dict[str, dict[str, Any]] = {
             "svg": {"metadata": {"Date": None}},
             "png": {"facecolor": "white", "dpi": _dpi(figure)},
-        }.items():
+        }
+        for suffix, options in formats.items():
             buffer = io.BytesIO()
-            figure.savefig(buffer, format=suffix, **options)  # type: ignore[arg-type]
+            figure.savefig(buffer, format=suffix, **options)
             content = buffer.getvalue()
             if suffix == "svg":
                 content = _shorter(content)
