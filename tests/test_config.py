@@ -9,7 +9,9 @@ import yaml
 from conftest import ROOT, by_hand
 
 from sqrtdk import config
+from sqrtdk.config import ConfigError
 from sqrtdk.experiments.registry import EXPERIMENTS
+from sqrtdk.keys import Key
 from sqrtdk.workflow import compose
 
 GRID = ("grid=smoke",)
@@ -343,3 +345,23 @@ def test_help_names_every_key_with_its_meaning_and_default(tmp_path: Path) -> No
         for key in experiment.KEYS:
             assert f"{key.name} {key.meaning}" in text
     assert "whole numbers from 1, one or a list (default cell: 64; default: [1, 2, 4" in text
+
+
+@pytest.mark.parametrize(
+    ("given", "read"), [(0.5, 0.5), (3, 3.0), ("1e-3", 1e-3), ("2.5", 2.5), (".5", 0.5)]
+)
+def test_a_number_above_0_may_be_written_in_any_usual_way(given: object, read: float) -> None:
+    key = Key("rate", "number", "A rate.")
+    value = config._value(key, [given], {})
+    assert value == [read]
+    assert type(value[0]) is float
+
+
+@pytest.mark.parametrize(
+    "given", [0, -1.0, True, "1_000", "0x10", "nan", "inf", float("nan"), 1e999, "1e999", "x", None]
+)
+def test_what_is_no_number_above_0_is_refused_in_one_line(given: object) -> None:
+    with pytest.raises(ConfigError) as refused:
+        config._value(Key("rate", "number", "A rate."), [given], {})
+    assert str(refused.value).startswith("rate: ")
+    assert str(refused.value).endswith("allowed: finite numbers above 0, one or a list")

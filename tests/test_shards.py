@@ -116,3 +116,13 @@ def test_the_order_of_keys_and_arms_does_not_change_a_name() -> None:
     del slab["seed"]
     turned = dict(reversed(slab.items())) | {"scaling": dict(reversed(slab["scaling"].items()))}
     assert shards.file_name(slab, COLUMNS) == shards.file_name(turned, COLUMNS)
+
+
+def test_an_experiment_without_scale_rules_is_cut_by_seeds_alone(tmp_path: Path) -> None:
+    wanted = {"d_k": [2, 16], "seed": list(range(6))}
+    first = plan(tmp_path, wanted)
+    found = [(slab["d_k"], slab["seeds"]) for slab in first.shards.values()]
+    assert sorted(found) == [(2, [0, 4]), (2, [4, 6]), (16, [0, 4]), (16, [4, 6])]
+    compute(first)
+    more = plan(tmp_path, wanted | {"seed": list(range(8))})
+    assert [more.shards[path]["seeds"] for path in sorted(more.missing)] == [[6, 8], [6, 8]]

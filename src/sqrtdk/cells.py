@@ -10,8 +10,8 @@ from sqrtdk import tables
 from sqrtdk.keys import Column
 from sqrtdk.tables import Row
 
-Cell = tuple[Row, Callable[[], Row]]
-"""A cell's axes, and the function that measures it."""
+Cell = tuple[Row, Callable[[], Row | list[Row]]]
+"""A cell's axes, and the function that measures it: one row, or several with further axes."""
 
 
 def rows(cells: Iterable[Cell], columns: Sequence[Column]) -> list[Row]:
@@ -19,16 +19,21 @@ def rows(cells: Iterable[Cell], columns: Sequence[Column]) -> list[Row]:
 
     Raises SystemExit(1) if any cell failed, after its traceback was printed.
     """
-    done, failed = [], []
+    done: list[Row] = []
+    failed: list[str] = []
+    n_cells = 0
     for axes, measure in cells:
+        n_cells += 1
         try:
-            done.append(tables.check(axes | measure(), columns))
+            found = measure()
+            several = found if isinstance(found, list) else [found]
+            done += [tables.check(axes | row, columns) for row in several]
         except Exception:
             failed.append(" ".join(f"{name}={value}" for name, value in axes.items()))
             print(f"cell {failed[-1]} failed:", file=sys.stderr)
             traceback.print_exc()
     if failed:
-        sys.exit("\n".join([f"{len(failed)} of {len(failed) + len(done)} cells failed:", *failed]))
+        sys.exit("\n".join([f"{len(failed)} of {n_cells} cells failed:", *failed]))
     return done
 
 

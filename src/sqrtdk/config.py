@@ -459,7 +459,8 @@ def _value(key: Key, value: object, entries: Mapping[str, Mapping[str, Any]]) ->
                 raise refuse(key.name, item, key.allowed, key.choices)
         checked = given
     else:
-        checked = sorted(_whole(key, item) for item in given)
+        read = _whole if key.kind == "whole" else _above_0
+        checked = sorted(read(key, item) for item in given)
     _refuse_repeat(key.name, checked)
     return checked if key.axis else checked[0]
 
@@ -477,6 +478,15 @@ def _whole(key: Key, value: object) -> int:
     if number is None or number != int(number) or not key.minimum <= number <= top:
         raise refuse(key.name, value, key.allowed)
     return int(number)
+
+
+def _above_0(key: Key, value: object) -> float:
+    """A finite number above 0. YAML takes 1e-3, without a point, for text."""
+    written = isinstance(value, str) and re.fullmatch(r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", value)
+    number = _number(float(str(value)) if written else value)
+    if number is None or not number > 0:
+        raise refuse(key.name, value, key.allowed)
+    return float(number)
 
 
 def _check_formulas(run: Run) -> None:

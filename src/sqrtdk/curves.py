@@ -81,7 +81,7 @@ def main() -> None:
             point = Point(int(n_k), float(d_k), float(scale))
             known[point] = Expectations(*map(float, numbers))
     metrics = [column.name for column in EXPERIMENTS[experiment].COLUMNS if not column.axis]
-    table = rows(found, known, n_qs=settings["n_q"], metrics=metrics)
+    table = rows(found, known, n_qs=settings.get("n_q", []), metrics=metrics)
     tables.write_atomically(path, tables.text(table, COLUMNS))
 
 

@@ -16,12 +16,13 @@ DTYPES = ("float64", "float32")
 class Key:
     """One configuration key.
 
-    `kind` is what one value is: a whole number, a member of `choices`, or the name of an entry
-    of the configuration's mapping `named_in`. An axis takes one value or a list of values.
+    `kind` is what one value is: a whole number, a number above 0, a member of `choices`, or the
+    name of an entry of the configuration's mapping `named_in`. An axis takes one value or a list
+    of values. `minimum` and `maximum` are of whole numbers.
     """
 
     name: str
-    kind: Literal["whole", "choice", "name"]
+    kind: Literal["whole", "number", "choice", "name"]
     meaning: str
     unit: str = ""
     minimum: int = 1
@@ -36,6 +37,8 @@ class Key:
         if self.kind == "whole":
             top = "" if self.maximum is None else f" to {self.maximum}"
             one = f"whole numbers from {self.minimum}{top}"
+        elif self.kind == "number":
+            one = "finite numbers above 0"
         elif self.kind == "choice":
             one = " or ".join(self.choices)
         else:
@@ -63,7 +66,7 @@ class Column:
 
 def axis_column(key: Key) -> Column:
     """The column in which a key's value stands."""
-    read = int if key.kind == "whole" else str
+    read = {"whole": int, "number": float}.get(key.kind, str)
     return Column(key.name, key.meaning, key.unit, read=read, axis=True)
 
 

@@ -47,19 +47,26 @@ def rows_of(
     shard: Path, slab: shards.Slab, settings: Mapping[str, Any], columns: Sequence[Column]
 ) -> list[list[str]]:
     """The rows of a shard that are cells of the grid."""
-    rules = settings["scaling"]
-    # A shard may hold a rule that bears the name of one of the grid's and is another.
-    same = {name for name, rule in slab["scaling"].items() if rules.get(name) == rule}
+    wanted = {
+        name: {str(value) for value in values}
+        for name, values in settings.items()
+        if isinstance(values, (list, Mapping))
+    }
+    if "scaling" in settings:
+        # A shard may hold a rule that bears the name of one of the grid's and is another.
+        rules = settings["scaling"]
+        wanted["scaling"] = {
+            name for name, rule in slab["scaling"].items() if rules.get(name) == rule
+        }
     axes = [
-        (place, {str(value) for value in settings[column.name]})
+        (place, wanted[column.name])
         for place, column in enumerate(columns)
-        if column.axis and column.name != "scaling"
+        if column.axis and column.name in wanted
     ]
-    at = [column.name for column in columns].index("scaling")
     return [
         row
         for row in tables.read_sealed(shard, columns)
-        if row[at] in same and all(row[place] in values for place, values in axes)
+        if all(row[place] in values for place, values in axes)
     ]
 
 

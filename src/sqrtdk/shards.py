@@ -20,6 +20,9 @@ Slab = dict[str, Any]
 Needed = dict[str, set[int]]
 """For each scale rule the seeds that are still wanted."""
 
+ALONE: dict[str, Any] = {"": {}}
+"""In place of the scale rules of an experiment that has none."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -45,7 +48,8 @@ def slabs(settings: Mapping[str, Any], within: Sequence[str] = ()) -> Iterator[S
         else:
             choices.append(value if isinstance(value, list) else [value])
     for combination in itertools.product(*choices):
-        yield dict(zip(names, combination, strict=True)) | {"scaling": settings["scaling"]}
+        arms = {"scaling": settings["scaling"]} if "scaling" in settings else {}
+        yield dict(zip(names, combination, strict=True)) | arms
 
 
 def plan(
@@ -70,7 +74,7 @@ def plan(
     missing = []
     for slab in slabs(settings, within):
         slab["code"] = code
-        rules, seeds = slab["scaling"], settings["seed"]
+        rules, seeds = slab.get("scaling", ALONE), settings["seed"]
         needed = {name: set(seeds) for name in rules}
         for path, there in on_disk.get(_identity(slab), ()):
             if _take(needed, rules, there):
@@ -109,7 +113,7 @@ def _identity(slab: Slab) -> str:
 def _take(needed: Needed, rules: Mapping[str, Any], shard: Slab) -> bool:
     """Strike from `needed` what a shard holds; whether it held anything."""
     taken = False
-    for name, rule in shard["scaling"].items():
+    for name, rule in shard.get("scaling", ALONE).items():
         if rules.get(name) == rule:
             found = needed[name].intersection(range(*shard["seeds"]))
             needed[name] -= found
@@ -125,8 +129,10 @@ def _cut(slab: Slab, needed: Needed, shard_seeds: int) -> Iterator[Slab]:
             together.setdefault(tuple(sorted(seeds)), []).append(name)
     for lacking, names in together.items():
         for start, stop in blocks(lacking, shard_seeds):
-            rules = {name: slab["scaling"][name] for name in names}
-            yield slab | {"scaling": rules, "seeds": [start, stop]}
+            part = slab | {"seeds": [start, stop]}
+            if "scaling" in slab:
+                part["scaling"] = {name: slab["scaling"][name] for name in names}
+            yield part
 
 
 def blocks(seeds: Sequence[int], size: int) -> Iterator[tuple[int, int]]:

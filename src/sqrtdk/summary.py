@@ -138,7 +138,7 @@ def read(path: Path, schema: Sequence[Column]) -> pd.DataFrame:
 
 def exact_values(settings: Mapping[str, Any], table: pd.DataFrame) -> dict[tuple[Any, ...], float]:
     """exact.csv as `summarize` looks it up: under every covered input law and dtype."""
-    laws = [name for name, law in settings["inputs"].items() if is_covered(law)]
+    laws = [name for name, law in settings.get("inputs", {}).items() if is_covered(law)]
     return {
         (d_k, n_k, n_q, law, dtype, scaling, metric): exact
         for d_k, n_k, n_q, scaling, metric, exact in table.itertuples(index=False, name=None)

@@ -172,7 +172,7 @@ class Workflow:
 def _milliseconds(experiment: Experiment, slab: shards.Slab) -> float:
     # Measured: about 1.5 ms a cell, and 1 ms for each MiB that it touches.
     start, stop = slab["seeds"]
-    cells = (stop - start) * len(slab["scaling"])
+    cells = (stop - start) * len(slab.get("scaling", shards.ALONE))
     return float(500 + cells * (1.5 + experiment.memory(slab) / 2**20))
 
 
