@@ -263,6 +263,24 @@ def test_a_summary_of_norms_computed_by_hand():
     assert summary.dead_rows == 7 / 101
 
 
+@pytest.mark.parametrize("n_rows", [1, 2, 3, 20, 21, 103])
+def test_quantiles_are_those_of_numpy(n_rows):
+    norms = np.abs(normal(BATCH, n_rows))
+    summary = summarize_norms(norms)
+    for name, share in (("q05", 0.05), ("median", 0.5), ("q95", 0.95)):
+        # One interpolation between two order statistics.
+        expected = np.quantile(norms, share, axis=-1)
+        assert_allclose(getattr(summary, name), expected, rtol=8 * EPS[np.float64], err_msg=name)
+
+
+def test_a_norm_that_is_no_number_leaves_no_quantile():
+    norms = np.abs(normal(BATCH, 50))
+    norms[1, 7] = np.nan
+    summary = summarize_norms(norms)
+    for name in ("rms", "median", "q05", "q95"):
+        assert np.isnan(getattr(summary, name)).tolist() == [False, True], name
+
+
 @pytest.mark.parametrize(("n_rows", "n_top"), [(1, 1), (2, 1), (100, 1), (101, 2), (200, 2)])
 def test_the_top_1_percent_of_rows_is_rounded_up(n_rows, n_top):
     # The share of equal norms is a quotient of roots, squared: a few eps.

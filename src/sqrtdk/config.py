@@ -261,18 +261,10 @@ def _flat(
     found = {key: value for key, value in everywhere.items() if _has(experiment, key)}
     if EXPERIMENTS[experiment].FACTORS_ONLY and "scaling" in found:
         given = [_word(name) for name in _as_list("scaling", found.pop("scaling"))]
-        kept = [name for name in given if name not in rules or _is_factor(rules[str(name)])]
+        kept = [name for name in given if name not in rules or scales.is_factor(rules[str(name)])]
         if kept:
             found["scaling"] = kept
     return found
-
-
-def _is_factor(entry: dict[str, Any]) -> bool:
-    try:
-        return scales.factor(entry, d_k=1, n_k=2) is not None
-    except (ValueError, ArithmeticError):
-        # Out of range: answered where every rule is tried at every size.
-        return True
 
 
 def _block(experiment: str, value: object, *, axis: bool) -> Mapping[str, Any]:
@@ -520,10 +512,11 @@ def check_memory(run: Run) -> None:
             for key in module.KEYS
             if key.kind == "whole" and key.name != "seed"
         }
-        need = module.memory(sizes)
+        arms = {"scaling": settings["scaling"]} if "scaling" in settings else {}
+        need = module.memory(sizes | arms)
         if need > free:
             # The size to blame is the one that saves most when it is 1.
-            key = min(sizes, key=lambda size: module.memory({**sizes, size: 1}))
+            key = min(sizes, key=lambda size: module.memory(sizes | arms | {size: 1}))
             at_most = ", ".join(f"{n}={v}" for n, v in sizes.items() if n != key)
             raise refuse(
                 key,

@@ -235,6 +235,20 @@ def factor(entry: dict[str, Any], *, d_k: float, n_k: int) -> float | None:
     return made.value if isinstance(made, Factor) else None
 
 
+def is_factor(entry: dict[str, Any]) -> bool:
+    """Whether an entry multiplies every score by one number, at every size.
+
+    >>> is_factor({"rule": "qk_norm", "scale": 8})
+    False
+    """
+    try:
+        return factor(entry, d_k=1, n_k=2) is not None
+    except (ValueError, ArithmeticError):
+        # Out of range, which is answered where every rule is tried at every size. Rules that look
+        # at the arrays have no sizes to refuse.
+        return True
+
+
 def _above_0(name: str, value: float) -> float:
     if not (math.isfinite(value) and value > 0):
         raise ValueError(f"{name} is {value}; allowed: finite numbers above 0")

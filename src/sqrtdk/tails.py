@@ -11,11 +11,9 @@ from typing import Any
 import numpy as np
 
 from sqrtdk import estimates, examples, keys, scales, tables
-from sqrtdk.attention import ScaleRule, attention
-from sqrtdk.gradients import gradients
-from sqrtdk.inputs import Array, Inputs, draw
+from sqrtdk.inputs import Array, draw
+from sqrtdk.kernel import Kernel
 from sqrtdk.keys import Column
-from sqrtdk.metrics import row_norms
 
 SEEDS = 20
 """Seeds pooled at most: with 64 queries each, the tail reaches one row in a thousand."""
@@ -69,27 +67,24 @@ def rows(settings: Mapping[str, Any]) -> Iterator[tables.Row]:
     n_q, dtype, seeds = settings["n_q"][0], settings["dtype"][0], settings["seed"][:SEEDS]
     inputs, law = next(iter(settings["inputs"].items()))
     unit = settings["d_v"] ** -0.5
+    core = Kernel()
     for d_k in estimates.spread(settings["d_k"], SIZES):
         sizes = {"d_k": d_k, "n_k": n_k, "n_q": n_q}
+        entries = settings["scaling"].items()
+        rules = {name: scales.rule(entry, d_k=d_k, n_k=n_k) for name, entry in entries}
         norms: dict[tuple[str, str], list[Array]] = {}
         # Seed by seed, and of each only the norms: 20 draws with their gradients fill a memory.
         for seed in seeds:
             arrays = draw(law, **sizes, d_v=settings["d_v"], seed=seed, dtype=dtype)
-            for scaling, entry in settings["scaling"].items():
-                for x, found in _row_norms(arrays, scales.rule(entry, d_k=d_k, n_k=n_k)):
-                    norms.setdefault((scaling, x), []).append(found)
+            q, k, v, g = (array[np.newaxis] for array in arrays)
+            for scaling, found in zip(rules, core.measure(q, k, v, g, rules.values()), strict=True):
+                for x in GRADIENTS:
+                    norms.setdefault((scaling, x), []).append(found.norms[x][0])
         for scaling, x in itertools.product(sorted(settings["scaling"]), GRADIENTS):
             axes = sizes | {"inputs": inputs, "dtype": dtype, "scaling": scaling, "gradient": x}
             pooled = np.concatenate(norms[scaling, x]).astype(np.float64) * unit
             for point in tail(pooled):
                 yield axes | point | {"n_seeds": len(seeds)}
-
-
-def _row_norms(arrays: Inputs, scale: ScaleRule) -> Iterator[tuple[str, Array]]:
-    """The row norms of each of GRADIENTS."""
-    found = gradients(*arrays, attention(*arrays[:3], scale=scale), scale=scale)
-    for x in GRADIENTS:
-        yield x, row_norms(getattr(found, x))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ summed in float32, the sum rounded to half once. The softmax is taken in float64
 the error is that of the scores.
 """
 
+import math
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -82,6 +83,13 @@ def memory(slab: dict[str, Any]) -> int:
     # q and k drawn, scaled by input_sd, rounded to half and widened to float32 for the product;
     # about six score-sized arrays.
     return int(8 * 3 * rows * slab["d_k"] + 8 * 6 * pairs)
+
+
+def seconds(slab: dict[str, Any]) -> float:
+    """About how long one seed of a slab takes on one core."""
+    variants = math.prod(len(slab[name]) for name in (*WITHIN, "scaling"))
+    vectors = (slab["n_q"] + slab["n_k"]) * slab["d_k"]
+    return float(1e-4 + 1.5e-8 * vectors + variants * (1e-4 + 1e-8 * vectors))
 
 
 def cells(slab: dict[str, Any]) -> Iterator[Cell]:

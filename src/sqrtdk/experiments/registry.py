@@ -28,7 +28,10 @@ class Experiment(Protocol):
         """The cells of one slab."""
 
     def memory(self, slab: dict[str, Any]) -> int:
-        """Bytes that one cell of a slab takes at its peak."""
+        """Bytes that a job holds at its peak beyond what it imports, by the slab's sizes."""
+
+    def seconds(self, slab: dict[str, Any]) -> float:
+        """About how long one seed of a slab takes on one core, for the line of progress."""
 
 
 EXPERIMENTS: dict[str, Experiment] = {

@@ -12,9 +12,10 @@ from sqrtdk.experiments.scaling import (
     WITHIN,
     cells,
     memory,
+    seconds,
 )
 
-__all__ = ["COLUMNS", "FACTORS_ONLY", "HAS_THEORY", "KEYS", "WITHIN", "cells", "memory"]
+__all__ = ["COLUMNS", "FACTORS_ONLY", "HAS_THEORY", "KEYS", "WITHIN", "cells", "memory", "seconds"]
 
 if __name__ == "__main__":
     main(cells, COLUMNS)

@@ -4,18 +4,22 @@ A slab is one combination of sizes, input law and dtype; its cells are seeds × 
 scale rules of a seed share one draw and its scores.
 """
 
+import functools
+import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from sqrtdk import gradients, keys, metrics, scales
-from sqrtdk.attention import ScaleRule, attention
+from sqrtdk import kernel, keys, metrics, scales
+from sqrtdk.attention import ScaleRule
 from sqrtdk.cells import Cell, main
-from sqrtdk.inputs import Array, draw
+from sqrtdk.inputs import Array, Inputs, draw
+from sqrtdk.kernel import Kernel
 from sqrtdk.keys import Column, Key
+from sqrtdk.tables import Row
 
 KEYS: tuple[Key, ...] = (
     keys.D_K,
@@ -110,58 +114,100 @@ COLUMNS: tuple[Column, ...] = (
 
 
 def memory(slab: dict[str, Any]) -> int:
-    """Bytes that computing one cell of a slab takes at its peak, by the sizes of its arrays."""
-    rows, n_q, n_k = slab["n_q"] + slab["n_k"], slab["n_q"], slab["n_k"]
-    # q, k and their gradients, one norm temporary of each; v, g, output and two gradients; and
-    # about twelve score-sized arrays alive at once in the metrics.
-    floats = 3 * rows * slab["d_k"] + 3 * rows * slab["d_v"] + 12 * n_q * n_k
-    # Drawn in float64 before the cast, whatever the dtype.
-    return int(8 * floats)
+    """Bytes that computing one batch of cells of a slab takes at its peak."""
+    n_q, n_k, d_k, d_v = (slab[name] for name in ("n_q", "n_k", "d_k", "d_v"))
+    rules = slab.get("scaling", {})
+    cells = kernel.batch_size(n_q, n_k, d_k, d_v)
+    # q, k, v and g, once more while they are drawn and cast.
+    drawn = 2 * (n_q + n_k) * (d_k + d_v)
+    rows = kernel.block_rows(n_q, n_k)
+    # Scores, dL/d weights, weights, gradient; twice more and some for rules that look at q and k.
+    plain = all(scales.is_factor(rule) for rule in rules.values())
+    blocks = (4 if plain else 14) * rows * n_k
+    # One gradient at a time, or for each rule the sums for k and v over the blocks.
+    gradient = max(rows, n_k) * max(d_k, d_v)
+    sums = 0 if rows == n_q else max(2, len(rules)) * n_k * (d_k + d_v)
+    return 8 * int(cells * (drawn + blocks + gradient + sums))
+
+
+def seconds(slab: dict[str, Any]) -> float:
+    """About how long one seed of a slab takes on one core."""
+    n_q, n_k, vectors = slab["n_q"], slab["n_k"], slab["d_k"] + slab["d_v"]
+    # Measured on one machine: random numbers, then element-wise work and products of each rule.
+    each = n_q * n_k * (5e-9 + 1.2e-10 * vectors)
+    return float(1e-4 + 1.5e-8 * (n_q + n_k) * vectors + len(slab["scaling"]) * (1e-4 + each))
 
 
 def cells(slab: dict[str, Any]) -> Iterator[Cell]:
-    """The cells of one slab, seed by seed, each with the function that measures it."""
+    """The cells of one slab, seed by seed, each with the function that measures it.
+
+    Cells are computed a batch at a time, when the first of the batch is asked for.
+    """
     sizes = {name: slab[name] for name in ("d_k", "n_k", "n_q")}
     ((inputs, law),) = slab["inputs"].items()
-    for seed in range(*slab["seeds"]):
-        arrays = draw(law, **sizes, d_v=slab["d_v"], seed=seed, dtype=slab["dtype"])
-        for scaling, rule in slab["scaling"].items():
-            axes = {"inputs": inputs, "dtype": slab["dtype"], "scaling": scaling, "seed": seed}
-            scale = scales.rule(rule, d_k=slab["d_k"], n_k=slab["n_k"])
-            yield sizes | axes, partial(measure, *arrays, scale=scale)
-
-
-def measure(q: Array, k: Array, v: Array, g: Array, *, scale: ScaleRule) -> dict[str, float]:
-    """Every metric of one cell, without masks.
-
-    Shapes: q [n_q, d_k], k [n_k, d_k], v [n_k, d_v], g [n_q, d_v].
-    """
-    forward = attention(q, k, v, scale=scale)
-    rows = metrics.row_metrics(forward.logits)
-    found = {
-        "scale": scale.mean_factor(q, k),
-        "logit_std": float(metrics.logit_std(forward.logits)),
-        **{
-            name: float(np.mean(getattr(rows, name), dtype=np.float64))
-            for name in rows._fields
-            if name != "jacobian_norm"
-        },
-        "jacobian_norm": _rms(rows.jacobian_norm),
+    rules = {
+        name: scales.rule(entry, d_k=slab["d_k"], n_k=slab["n_k"])
+        for name, entry in slab["scaling"].items()
     }
-    backward = gradients.gradients(q, k, v, g, forward, scale=scale)
-    unit = v.shape[-1] ** -0.5
-    for x in GRADIENTS:
-        norms = metrics.row_norms(getattr(backward, x)).astype(np.float64) * unit
-        summary = metrics.summarize_norms(norms)
-        found |= {f"grad_{x}_{name}": float(getattr(summary, name)) for name in summary._fields}
-    dead = metrics.dead_entries(backward.logits, below=1e-3 / k.shape[-2] / unit)
-    return found | {"grad_logits_dead_entries": float(dead)}
+    core = Kernel()
+    seeds = range(*slab["seeds"])
+    size = kernel.batch_size(slab["n_q"], slab["n_k"], slab["d_k"], slab["d_v"])
+    for start in range(0, len(seeds), size):
+        some = seeds[start : start + size]
+        drawn = partial(draw, law, **sizes, d_v=slab["d_v"], dtype=slab["dtype"])
+        measured = functools.cache(partial(_measure, core, drawn, some, list(rules.values())))
+        for (place, seed), (arm, scaling) in itertools.product(enumerate(some), enumerate(rules)):
+            axes = {"inputs": inputs, "dtype": slab["dtype"], "scaling": scaling, "seed": seed}
+            yield sizes | axes, partial(_row, measured, arm, place)
 
 
-def _rms(values: Array) -> float:
+def _row(measured: Callable[[], list[list[Row]]], arm: int, place: int) -> Row:
+    return measured()[arm][place]
+
+
+def _measure(
+    core: Kernel, drawn: Callable[..., Inputs], seeds: range, rules: list[ScaleRule]
+) -> list[list[Row]]:
+    draws = [drawn(seed=seed) for seed in seeds]
+    # A single cell is not copied.
+    stacked = (
+        np.stack(arrays) if len(arrays) > 1 else arrays[0][np.newaxis]
+        for arrays in zip(*draws, strict=True)
+    )
+    return measure(core, Inputs(*stacked), rules)
+
+
+def measure(core: Kernel, arrays: Inputs, rules: Sequence[ScaleRule]) -> list[list[Row]]:
+    """Every metric of the cells of a batch, without masks, for each rule and cell.
+
+    Shapes: q [cells, n_q, d_k], k [cells, n_k, d_k], v [cells, n_k, d_v], g [cells, n_q, d_v].
+    """
+    n_k, d_v = arrays.v.shape[1:]
+    unit = d_v**-0.5
+    result = []
+    for found in core.measure(*arrays, rules, dead_below=1e-3 / n_k / unit):
+        columns = {"scale": found.scale, "logit_std": found.logit_std}
+        for name in found.rows._fields:
+            average = _rms if name == "jacobian_norm" else _mean
+            columns[name] = average(getattr(found.rows, name))
+        for x in GRADIENTS:
+            summary = metrics.summarize_norms(found.norms[x].astype(np.float64) * unit)
+            columns |= {f"grad_{x}_{name}": getattr(summary, name) for name in summary._fields}
+        columns["grad_logits_dead_entries"] = found.dead_entries
+        by_cell = zip(*(values.tolist() for values in columns.values()), strict=True)
+        result.append([dict(zip(columns, values, strict=True)) for values in by_cell])
+    return result
+
+
+def _mean(values: Array) -> Array:
+    mean: Array = np.mean(values, axis=-1, dtype=np.float64)
+    return mean
+
+
+def _rms(values: Array) -> Array:
     # Norms of a saturated row are below 1e-160, where a plain square is 0.
-    total = float(metrics.row_norms(values.astype(np.float64)))
-    return total / math.sqrt(len(values))
+    total: Array = metrics.row_norms(values.astype(np.float64))
+    return total / math.sqrt(values.shape[-1])
 
 
 if __name__ == "__main__":

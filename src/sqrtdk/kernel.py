@@ -1,0 +1,521 @@
+"""The quantities of `attention`, `gradients` and `metrics` for whole batches of cells, fast.
+
+Several scale rules share one draw: its scores q kᵀ, g vᵀ, and the argmax and shift of each row.
+Arrays of n_q × n_k exist a block of queries at a time, in buffers that stay, so the memory is
+O(block n_k + n (d_k + d_v)). The readable formulas are the definition of every result. A cell's
+bits depend neither on the batch that it is in nor on the other rules, because every choice made
+here follows from the cell's own shape.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sqrtdk import metrics
+from sqrtdk.attention import Factor, Floats, Mask, ScaleRule, mask_logits
+from sqrtdk.metrics import RowMetrics
+
+BATCH_ENTRIES, BATCH_VALUES = 2**17, 2**20
+"""Scores, and numbers in q, k, v and g, of a batch of small cells: enough for the work of a call
+to outweigh its cost."""
+
+BLOCK_ENTRIES, BLOCK_ROWS = 2**17, 128
+"""Scores of one cell that are kept at once, so that they stay in the processor's cache; and
+queries at least, because sums over blocks and narrow matrix products cost more than that saves."""
+
+WHOLE_ENTRIES = 2**20
+"""Scores of a cell that Gram matrices, which need all queries at once, are used for."""
+
+STRIP_ENTRIES = 2**15
+"""Scores that the element-wise steps, all of them, work on before the next ones: their arrays
+stay in a core's cache."""
+
+PAIRWISE = 256
+"""Keys from which on NumPy's pairwise sum is as fast as a dot product with ones, and it rounds
+less."""
+
+CANCELLED = 1e-3
+"""Where the square of a norm from a Gram matrix is below this share of its bound, digits were
+lost, and it is computed directly. Rounding is some eps √d of the bound, so that 1e-12 is kept."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one scale rule gives on a batch of cells.
+
+    scale         mean factor on the scores, [cells]
+    logit_std     as `metrics.logit_std`, [cells]
+    rows          as `metrics.row_metrics`, each [cells, n_q]
+    norms         row norms of the gradients: `logits`, `scores`, `q` [cells, n_q]; `k`, `v`
+                  [cells, n_k]
+    dead_entries  share of the entries of the gradient with respect to the logits that are below
+                  `dead_below` in magnitude, [cells]
+    """
+
+    scale: Floats
+    logit_std: Floats
+    rows: RowMetrics
+    norms: dict[str, Floats]
+    dead_entries: Floats
+
+
+def batch_size(n_q: int, n_k: int, d_k: int, d_v: int) -> int:
+    """Cells that are worth computing together: more than one only where they are small.
+
+    >>> batch_size(16, 16, 4, 4), batch_size(16, 16, 4096, 64), batch_size(1024, 1024, 64, 64)
+    (512, 7, 1)
+    """
+    vectors = (n_q + n_k) * (d_k + d_v)
+    return max(1, min(BATCH_ENTRIES // (n_q * n_k), BATCH_VALUES // vectors))
+
+
+def block_rows(n_q: int, n_k: int) -> int:
+    """Queries of one cell whose scores are kept at once, where no Gram matrix serves.
+
+    >>> block_rows(64, 64), block_rows(65536, 65536)
+    (64, 128)
+    """
+    return min(n_q, max(BLOCK_ROWS, BLOCK_ENTRIES // n_k))
+
+
+def gram_serves(n_rows: int, n_summed: int, d: int) -> bool:
+    """Whether the norms of the rows of x y, x [n_rows, n_summed], come cheaper from y yᵀ.
+
+    By the multiplications of two scale rules that share y yᵀ, whatever the number of rules is, so
+    that a rule's digits do not depend on its company.
+
+    >>> gram_serves(64, 64, 127), gram_serves(64, 64, 128)
+    (False, True)
+    """
+    return n_summed * d + 2 * n_rows * n_summed <= 2 * n_rows * d
+
+
+class Kernel:
+    """Computes batches of cells, in buffers that stay from one call to the next."""
+
+    def __init__(self, *, gram: bool = True) -> None:
+        """Without `gram` every gradient is formed; for comparison."""
+        self._gram = gram
+        self._buffers: dict[tuple[str, np.dtype], NDArray[Any]] = {}
+
+    def measure(
+        self,
+        q: Floats,
+        k: Floats,
+        v: Floats,
+        g: Floats,
+        rules: Iterable[ScaleRule],
+        *,
+        mask: Mask | None = None,
+        dead_below: float = 0.0,
+    ) -> list[Measured]:
+        """One result for each rule.
+
+        Shapes: q [cells, n_q, d_k], k [cells, n_k, d_k], v [cells, n_k, d_v], g = dL/d output
+        [cells, n_q, d_v]; the mask (True is visible) broadcasts to [cells, n_q, n_k]. Raises what
+        `attention.mask_logits` raises.
+        """
+        n_cells, n_q, n_k = *q.shape[:2], k.shape[1]
+        if mask is not None:
+            # Asked of a view without memory: what is allowed is said in one place.
+            mask_logits(np.broadcast_to(np.zeros((), q.dtype), (n_cells, n_q, n_k)), mask)
+            mask = np.broadcast_to(mask, (n_cells, n_q, n_k))
+        arms = [_Arm(rule, q, k, v, gram=self._gram) for rule in rules]
+        step = block_rows(n_q, n_k)
+        for start in range(0, n_q, step):
+            queries = slice(start, min(start + step, n_q))
+            visible = None if mask is None else np.ascontiguousarray(mask[:, queries])
+            alike = all(arm.factor is not None for arm in arms)
+            block = _Block(self, q[:, queries], k, v, g[:, queries], visible, alike=alike)
+            for arm in arms:
+                arm.add(block, queries, dead_below)
+        return [arm.result() for arm in arms]
+
+    def buffer(self, name: str, shape: tuple[int, ...], dtype: np.dtype) -> NDArray[Any]:
+        """An array of undefined content; the next of the same name takes its memory."""
+        size = math.prod(shape)
+        kept = self._buffers.get((name, dtype))
+        if kept is None or kept.size < size:
+            kept = self._buffers[name, dtype] = np.empty(size, dtype)
+        return kept[:size].reshape(shape)
+
+
+class _Shift(NamedTuple):
+    """Logits up to a factor and dL/d weights, [cells, rows, n_k], as the softmax sees them.
+
+    `logits` minus the row's maximum, 0 where hidden; `d_weights` minus its value at the maximum;
+    `top` [cells, rows] is where that is.
+    """
+
+    logits: Floats
+    d_weights: Floats
+    top: NDArray[np.intp]
+    variance: Floats
+
+
+class _Block:
+    """Some queries of every cell: what all scale rules share."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        q: Floats,
+        k: Floats,
+        v: Floats,
+        g: Floats,
+        visible: Mask | None,
+        *,
+        alike: bool,
+    ) -> None:
+        """`alike` says that every rule is one factor, so that nothing needs the bare scores."""
+        self.kernel, self.q, self.k, self.g = kernel, q, k, g
+        self.visible = visible
+        self.shape = (*q.shape[:2], k.shape[1])
+        self.n_visible = (
+            np.full(self.shape[:2], self.shape[2])
+            if visible is None
+            else np.count_nonzero(visible, axis=-1)
+        )
+        self.scores = _product(q, k, self.buffer("scores"))
+        self._d_weights = _product(g, v, self.buffer("d_weights"))
+        self._alike = alike
+        self._plain: _Shift | None = None
+        self._grams: dict[str, Floats] = {}
+
+    def buffer(self, name: str) -> Floats:
+        """An array of one value for each pair of query and key."""
+        return self.kernel.buffer(name, self.shape, self.q.dtype)
+
+    def gram(self, x: str, y: Floats) -> Floats:
+        """The products of the rows of y [cells, n, d] with each other, [cells, n, n]."""
+        if x not in self._grams:
+            shape = (*y.shape[:2], y.shape[1])
+            self._grams[x] = _product(y, y, self.kernel.buffer(f"gram {x}", shape, y.dtype))
+        return self._grams[x]
+
+    def strips(self) -> Iterator[tuple[slice, slice]]:
+        """Slices of cells and rows that are worked on together: whole cells, or rows of one."""
+        cells, rows, n_k = self.shape
+        deep = max(1, STRIP_ENTRIES // (rows * n_k))
+        high = rows if rows * n_k <= STRIP_ENTRIES else max(1, STRIP_ENTRIES // n_k)
+        for cell in range(0, cells, deep):
+            for row in range(0, rows, high):
+                yield slice(cell, cell + deep), slice(row, row + high)
+
+    def plain(self) -> _Shift:
+        """The scores themselves, shifted, for every rule that is one factor above 0."""
+        if self._plain is None:
+            logits, d_weights = (
+                (self.scores, self._d_weights)
+                if self._alike
+                else (self.buffer("plain logits"), self.buffer("plain d_weights"))
+            )
+            self._plain = self._shift(self.scores, logits, d_weights)
+        return self._plain
+
+    def of(self, logits: Floats) -> _Shift:
+        """The logits of a rule that looks at q and k."""
+        return self._shift(logits, self.buffer("own logits"), self.buffer("own d_weights"))
+
+    def _shift(self, logits: Floats, shifted: Floats, d_weights: Floats) -> _Shift:
+        """Logits and dL/d weights less their values at the row's maximum, into the last two."""
+        cells, rows, n_k = self.shape
+        dtype = self.q.dtype
+        top = np.empty((cells, rows), np.intp)
+        total, square = np.empty((2, cells, rows), dtype)
+        ones = np.ones(n_k, dtype)
+        for strip in self.strips():
+            t, d = shifted[strip], d_weights[strip]
+            raw = logits[strip]
+            if self.visible is not None:
+                raw = np.where(self.visible[strip], raw, -np.inf)
+            at = np.argmax(raw, axis=-1, out=top[strip])[..., np.newaxis]
+            peak = np.take_along_axis(raw, at, axis=-1)
+            # A row that sees nothing has no peak; its entries count as hidden below.
+            np.subtract(raw, np.where(peak == -np.inf, 0.0, peak), out=t)
+            if self.visible is not None:
+                np.copyto(t, 0.0, where=~self.visible[strip])
+            raw = self._d_weights[strip]
+            np.subtract(raw, np.take_along_axis(raw, at, axis=-1), out=d)
+            np.vecdot(t, ones, out=total[strip])
+            np.vecdot(t, t, out=square[strip])
+        return _Shift(shifted, d_weights, top, self._variance(shifted, total, square))
+
+    def _variance(self, t: Floats, total: Floats, square: Floats) -> Floats:
+        """Unbiased variance of each row over its visible keys; 0 below two of them."""
+        n = np.maximum(self.n_visible, 1).astype(t.dtype)
+        mean = total / n
+        spread = square - total * mean
+        # A mean far from 0 on the scale of the spread costs digits: take the deviations there.
+        for index in _chunks(spread <= square / 64, t.shape[-1]):
+            deviation = t[index] - mean[index][..., np.newaxis]
+            if self.visible is not None:
+                deviation = np.where(self.visible[index], deviation, 0.0)
+            spread[index] = np.vecdot(deviation, deviation)
+        return np.where(self.n_visible > 1, spread / np.maximum(n - 1.0, 1.0), 0.0)
+
+
+class _Arm:
+    """One scale rule: what it has found so far, block by block."""
+
+    def __init__(self, rule: ScaleRule, q: Floats, k: Floats, v: Floats, *, gram: bool) -> None:
+        n_cells, n_q, n_k = *q.shape[:2], k.shape[1]
+        dtype = q.dtype
+        self.rule = rule
+        self.factor = rule.value if isinstance(rule, Factor) and rule.value > 0 else None
+        self.whole = block_rows(n_q, n_k) == n_q
+        self.gram = {
+            x: gram and self.whole and gram_serves(n_rows, n_summed, d)
+            for x, n_rows, n_summed, d in (
+                ("q", n_q, n_k, k.shape[2]),
+                ("k", n_k, n_q, k.shape[2]),
+                ("v", n_k, n_q, v.shape[2]),
+            )
+        }
+        self.rows = RowMetrics(*np.empty((len(RowMetrics._fields), n_cells, n_q), dtype))
+        self.norms = {
+            x: np.empty((n_cells, n_k if x in ("k", "v") else n_q), dtype)
+            for x in ("logits", "scores", "q", "k", "v")
+        }
+        self.sums: dict[str, Floats] = {}
+        self.variance, self.scale = np.zeros((2, n_cells))
+        self.counted, self.seen, self.dead = np.zeros((3, n_cells), np.intp)
+        self.n_entries = n_q * n_k
+
+    def add(self, block: _Block, queries: slice, dead_below: float) -> None:
+        """Take in a block of queries."""
+        rule, factor = self.rule, self.factor
+        if factor is not None:
+            shift = block.plain()
+        else:
+            logits = rule.logits(block.scores, block.q, block.k, block.visible)
+            shift = block.of(logits)
+        weights, d_logits = block.buffer("weights"), block.buffer("d_logits")
+        norms = self._softmax(block, shift, factor or 1.0, weights, d_logits, queries, dead_below)
+        self._pool(block, shift.variance * (factor or 1.0) ** 2)
+        self.norms["logits"][:, queries] = norms
+        q_extra = k_extra = None
+        if factor is not None:
+            d_scores = d_logits
+            self.norms["scores"][:, queries] = norms * factor
+        else:
+            d_scores, q_extra, k_extra = rule.backward(
+                d_logits, block.scores, block.q, block.k, block.visible
+            )
+            self.norms["scores"][:, queries] = metrics.row_norms(d_scores)
+        of_q = self._norms("q", block, d_scores, block.k, q_extra)
+        self.norms["q"][:, queries] = of_q * (factor or 1.0)
+        for x, left, right, extra in (
+            ("k", d_scores, block.q, k_extra),
+            ("v", weights, block.g, None),
+        ):
+            transposed = np.swapaxes(left, -1, -2)
+            if self.whole:
+                self.norms[x][:] = self._norms(x, block, transposed, right, extra)
+            else:
+                part = block.kernel.buffer(
+                    "gradient", (*transposed.shape[:2], right.shape[2]), right.dtype
+                )
+                np.matmul(transposed, right, out=part)
+                if extra is not None:
+                    part += extra
+                if x in self.sums:
+                    self.sums[x] += part
+                else:
+                    self.sums[x] = part.copy()
+
+    def result(self) -> Measured:
+        """The result when all blocks are in."""
+        for x, total in self.sums.items():
+            self.norms[x][:] = metrics.row_norms(total)
+        if self.factor is not None:
+            self.norms["k"] *= self.factor
+        dtype = self.norms["q"].dtype
+        with np.errstate(invalid="ignore", divide="ignore"):
+            # Nothing to average is NaN.
+            std = np.sqrt(np.where(self.counted > 0, self.variance, np.nan) / self.counted)
+            scale = self.scale / self.seen
+        return Measured(
+            scale=np.full_like(scale, self.factor) if self.factor is not None else scale,
+            logit_std=std.astype(dtype),
+            rows=self.rows,
+            norms=self.norms,
+            dead_entries=(self.dead / self.n_entries).astype(dtype),
+        )
+
+    def _pool(self, block: _Block, variance: Floats) -> None:
+        self.variance += np.sum(variance, axis=-1, dtype=np.float64)
+        self.counted += np.count_nonzero(block.n_visible > 1, axis=-1)
+        if self.factor is None:
+            for cell in range(block.shape[0]):
+                visible = None if block.visible is None else block.visible[cell]
+                pairs = int(np.sum(block.n_visible[cell]))
+                if pairs:
+                    mean = self.rule.mean_factor(block.q[cell], block.k[cell], visible)
+                    self.scale[cell] += mean * pairs
+                    self.seen[cell] += pairs
+
+    def _softmax(
+        self,
+        block: _Block,
+        shift: _Shift,
+        factor: float,
+        weights: Floats,
+        d_logits: Floats,
+        queries: slice,
+        dead_below: float,
+    ) -> Floats:
+        """Row metrics, weights, and the gradient of the logits with the norms of its rows."""
+        cells, rows, n_k = block.shape
+        dtype = weights.dtype
+        kernel = block.kernel
+        # Over the keys other than the largest, e the exponentials of their logits t and d their
+        # dL/d weights: sums of e, e t, e², e³ and e d.
+        r, u, s2, s3, ed, norm = np.empty((6, cells, rows), dtype)
+        ones = np.ones(n_k, dtype)
+        for strip in block.strips():
+            t, d, e = shift.logits[strip], shift.d_weights[strip], weights[strip]
+            if factor != 1.0:
+                t = np.multiply(t, factor, out=kernel.buffer("strip", t.shape, t.dtype))
+            np.exp(t, out=e)
+            if block.visible is not None:
+                np.copyto(e, 0.0, where=~block.visible[strip])
+            flat = e.reshape(-1)
+            at = shift.top[strip].reshape(-1) + np.arange(0, flat.size, n_k)
+            flat[at] = 0.0
+            if n_k >= PAIRWISE:
+                np.add.reduce(e, axis=-1, out=r[strip])
+            else:
+                np.vecdot(e, ones, out=r[strip])
+            np.vecdot(e, t, out=u[strip])
+            np.vecdot(e, e, out=s2[strip])
+            work = np.multiply(e, e, out=kernel.buffer("work", t.shape, t.dtype))
+            np.vecdot(work, e, out=s3[strip])
+            np.vecdot(e, d, out=ed[strip])
+            flat[at] = 1.0 if block.visible is None else block.n_visible[strip].reshape(-1) > 0
+            p_max = 1.0 / (1.0 + r[strip])
+            np.multiply(e, p_max[..., np.newaxis], out=e)
+            slope = d_logits[strip]
+            np.subtract(d, (ed[strip] * p_max)[..., np.newaxis], out=slope)
+            np.multiply(slope, e, out=slope)
+            np.vecdot(slope, slope, out=norm[strip])
+            if dead_below > 0.0:
+                np.abs(slope, out=work)
+                dead = kernel.buffer("dead", t.shape, np.dtype(np.bool_))
+                np.less(work, dead_below, out=dead)
+                for place, one in enumerate(dead, start=strip[0].start):
+                    self.dead[place] += np.count_nonzero(one)
+        self._finish(block, shift, factor, queries, (r, u, s2, s3))
+        return _root(norm, lambda index: d_logits[index], n_k)
+
+    def _finish(
+        self,
+        block: _Block,
+        shift: _Shift,
+        factor: float,
+        queries: slice,
+        sums: tuple[Floats, Floats, Floats, Floats],
+    ) -> None:
+        """Row metrics from sums over the keys other than the largest."""
+        r, u, s2, s3 = sums
+        z = 1.0 + r
+        gap = r / z
+        below_max = -u / z
+        entropy = np.log1p(r) + below_max
+        # ‖diag(p) - ppᵀ‖² = Σp² - 2Σp³ + (Σp²)² of p = (1, e)/z, written without cancellation.
+        a = s2 / (z * z)
+        jacobian_sq = (gap * gap + 2.0 * a) / (z * z) + a * a + (s2 - 2.0 * s3 / z) / (z * z)
+        log_n = np.log(np.maximum(block.n_visible, 2)).astype(r.dtype)
+        found = RowMetrics(
+            entropy_nats=entropy,
+            entropy_normalized=np.where(block.n_visible > 1, entropy / log_n, np.nan),
+            effective_keys=z * np.exp(below_max),
+            sum_sq_weights=1.0 / (z * z) + a,
+            max_weight=1.0 / z,
+            max_weight_gap=gap,
+            jacobian_norm=np.sqrt(jacobian_sq),
+        )
+        limits = np.finfo(r.dtype)
+        for name, values in zip(found._fields, found, strict=True):
+            values[block.n_visible == 0] = np.nan
+            getattr(self.rows, name)[:, queries] = values
+        # Squares of such a row underflow: by the definition, which does not take them.
+        for index in _chunks((s2 < limits.tiny / limits.eps) & (r > 0.0), block.shape[2]):
+            visible = None if block.visible is None else block.visible[index]
+            again = metrics.row_metrics(shift.logits[index] * factor, visible)
+            for name, values in zip(again._fields, again, strict=True):
+                getattr(self.rows, name)[:, queries][index] = values
+
+    def _norms(
+        self, x: str, block: _Block, left: Floats, right: Floats, extra: Floats | None
+    ) -> Floats:
+        """Norms [cells, rows] of the rows of left right + extra."""
+        kernel = block.kernel
+        shape, dtype = left.shape, right.dtype
+        if extra is not None or not self.gram[x]:
+            product = kernel.buffer("gradient", (*shape[:2], right.shape[2]), dtype)
+            np.matmul(left, right, out=product)
+            if extra is not None:
+                product += extra
+            return metrics.row_norms(product)
+        gram = block.gram(x, right)
+        work = kernel.buffer("work gram", _stored(left).shape, dtype)
+        # The transpose of a row-major array is multiplied as it is stored, from the other side.
+        if left.flags.c_contiguous:
+            np.matmul(left, gram, out=work)
+            square = np.vecdot(work, left)
+            own = np.vecdot(left, left)
+        else:
+            stored = _stored(left)
+            np.matmul(gram, stored, out=work)
+            np.multiply(work, stored, out=work)
+            square = np.sum(work, axis=-2)
+            np.multiply(stored, stored, out=work)
+            own = np.sum(work, axis=-2)
+        bound = own * np.max(np.diagonal(gram, axis1=-2, axis2=-1), axis=-1)[..., np.newaxis]
+
+        def directly(index: tuple[NDArray[np.intp], ...]) -> Floats:
+            found = np.empty((len(index[0]), right.shape[2]), dtype)
+            for cell in np.unique(index[0]):
+                here = index[0] == cell
+                found[here] = left[cell, index[1][here]] @ right[cell]
+            return found
+
+        return _root(np.where(square > CANCELLED * bound, square, 0.0), directly, right.shape[2])
+
+
+def _product(x: Floats, y: Floats, out: Floats) -> Floats:
+    """Products of all rows of x [cells, n, d] with all of y [cells, m, d]: [cells, n, m]."""
+    if x.shape[-1] == 1:
+        # matmul has no fast loop for one column.
+        return np.multiply(x, np.swapaxes(y, -1, -2), out=out)
+    return np.matmul(x, np.swapaxes(y, -1, -2), out=out)
+
+
+def _chunks(where: Mask, width: int) -> Iterator[tuple[NDArray[np.intp], ...]]:
+    """Indices of the true entries, so many at once that rows of this width are a strip."""
+    if where.any():
+        index = np.nonzero(where)
+        step = max(1, STRIP_ENTRIES // width)
+        for start in range(0, len(index[0]), step):
+            yield tuple(axis[start : start + step] for axis in index)
+
+
+def _root(
+    square: Floats, rows: Callable[[tuple[NDArray[np.intp], ...]], Floats], width: int
+) -> Floats:
+    """Norms from their squares; where those over- or underflow, from the rows themselves."""
+    limits = np.finfo(square.dtype)
+    norms = np.sqrt(square)
+    for index in _chunks(~((square >= limits.tiny / limits.eps) & (square < np.inf)), width):
+        norms[index] = metrics.row_norms(rows(index))
+    return norms
+
+
+def _stored(x: Floats) -> Floats:
+    """A matrix as it lies in memory, row-major: itself or its transpose."""
+    return x if x.flags.c_contiguous else np.swapaxes(x, -1, -2)
