@@ -148,7 +148,7 @@ class _Shift(NamedTuple):
     """Logits up to a factor and dL/d weights, [cells, rows, n_k], as the softmax sees them.
 
     `logits` minus the row's maximum, 0 where hidden; `d_weights` minus its value at the maximum;
-    `top` [cells, rows] is where that is.
+    `top` [cells, rows] is where that is, counted from the beginning of the strip.
     """
 
     logits: Floats
@@ -175,11 +175,7 @@ class _Block:
         self.kernel, self.q, self.k, self.g = kernel, q, k, g
         self.visible = visible
         self.shape = (*q.shape[:2], k.shape[1])
-        self.n_visible = (
-            np.full(self.shape[:2], self.shape[2])
-            if visible is None
-            else np.count_nonzero(visible, axis=-1)
-        )
+        self.n_visible = None if visible is None else np.count_nonzero(visible, axis=-1)
         self.scores = _product(q, k, self.buffer("scores"))
         self._d_weights = _product(g, v, self.buffer("d_weights"))
         self._alike = alike
@@ -229,25 +225,29 @@ class _Block:
         total, square = np.empty((2, cells, rows), dtype)
         ones = np.ones(n_k, dtype)
         for strip in self.strips():
-            t, d = shifted[strip], d_weights[strip]
-            raw = logits[strip]
+            t, d, raw, at = shifted[strip], d_weights[strip], logits[strip], top[strip]
             if self.visible is not None:
                 raw = np.where(self.visible[strip], raw, -np.inf)
-            at = np.argmax(raw, axis=-1, out=top[strip])[..., np.newaxis]
-            peak = np.take_along_axis(raw, at, axis=-1)
-            # A row that sees nothing has no peak; its entries count as hidden below.
-            np.subtract(raw, np.where(peak == -np.inf, 0.0, peak), out=t)
+            np.argmax(raw, axis=-1, out=at)
+            at += np.arange(0, raw.size, n_k).reshape(at.shape)
+            peak = raw.reshape(-1)[at]
+            if self.visible is not None:
+                # A row that sees nothing has no peak; its entries count as hidden below.
+                peak = np.where(peak == -np.inf, 0.0, peak)
+            np.subtract(raw, peak[..., np.newaxis], out=t)
             if self.visible is not None:
                 np.copyto(t, 0.0, where=~self.visible[strip])
             raw = self._d_weights[strip]
-            np.subtract(raw, np.take_along_axis(raw, at, axis=-1), out=d)
+            np.subtract(raw, raw.reshape(-1)[at][..., np.newaxis], out=d)
             np.vecdot(t, ones, out=total[strip])
             np.vecdot(t, t, out=square[strip])
         return _Shift(shifted, d_weights, top, self._variance(shifted, total, square))
 
     def _variance(self, t: Floats, total: Floats, square: Floats) -> Floats:
         """Unbiased variance of each row over its visible keys; 0 below two of them."""
-        n = np.maximum(self.n_visible, 1).astype(t.dtype)
+        # In the dtype of the logits, also where it is one number for all rows.
+        n = np.maximum(self.shape[2] if self.n_visible is None else self.n_visible, 1)
+        n = n.astype(t.dtype)
         mean = total / n
         spread = square - total * mean
         # A mean far from 0 on the scale of the spread costs digits: take the deviations there.
@@ -256,7 +256,7 @@ class _Block:
             if self.visible is not None:
                 deviation = np.where(self.visible[index], deviation, 0.0)
             spread[index] = np.vecdot(deviation, deviation)
-        return np.where(self.n_visible > 1, spread / np.maximum(n - 1.0, 1.0), 0.0)
+        return np.where(n > 1.0, spread / np.maximum(n - 1.0, 1.0), 0.0)
 
 
 class _Arm:
@@ -349,11 +349,15 @@ class _Arm:
 
     def _pool(self, block: _Block, variance: Floats) -> None:
         self.variance += np.sum(variance, axis=-1, dtype=np.float64)
-        self.counted += np.count_nonzero(block.n_visible > 1, axis=-1)
+        n_cells, n_rows, n_k = block.shape
+        n_visible = block.n_visible
+        self.counted += (
+            n_rows * (n_k > 1) if n_visible is None else np.count_nonzero(n_visible > 1, axis=-1)
+        )
         if self.factor is None:
-            for cell in range(block.shape[0]):
+            for cell in range(n_cells):
                 visible = None if block.visible is None else block.visible[cell]
-                pairs = int(np.sum(block.n_visible[cell]))
+                pairs = n_rows * n_k if n_visible is None else int(np.sum(n_visible[cell]))
                 if pairs:
                     mean = self.rule.mean_factor(block.q[cell], block.k[cell], visible)
                     self.scale[cell] += mean * pairs
@@ -372,20 +376,20 @@ class _Arm:
         """Row metrics, weights, and the gradient of the logits with the norms of its rows."""
         cells, rows, n_k = block.shape
         dtype = weights.dtype
-        kernel = block.kernel
         # Over the keys other than the largest, e the exponentials of their logits t and d their
         # dL/d weights: sums of e, e t, e², e³ and e d.
         r, u, s2, s3, ed, norm = np.empty((6, cells, rows), dtype)
         ones = np.ones(n_k, dtype)
         for strip in block.strips():
             t, d, e = shift.logits[strip], shift.d_weights[strip], weights[strip]
+            work, scaled = (block.kernel.buffer(x, t.shape, dtype) for x in ("work", "scaled"))
             if factor != 1.0:
-                t = np.multiply(t, factor, out=kernel.buffer("strip", t.shape, t.dtype))
+                t = np.multiply(t, factor, out=scaled)
             np.exp(t, out=e)
             if block.visible is not None:
                 np.copyto(e, 0.0, where=~block.visible[strip])
             flat = e.reshape(-1)
-            at = shift.top[strip].reshape(-1) + np.arange(0, flat.size, n_k)
+            at = shift.top[strip]
             flat[at] = 0.0
             if n_k >= PAIRWISE:
                 np.add.reduce(e, axis=-1, out=r[strip])
@@ -393,10 +397,10 @@ class _Arm:
                 np.vecdot(e, ones, out=r[strip])
             np.vecdot(e, t, out=u[strip])
             np.vecdot(e, e, out=s2[strip])
-            work = np.multiply(e, e, out=kernel.buffer("work", t.shape, t.dtype))
+            np.multiply(e, e, out=work)
             np.vecdot(work, e, out=s3[strip])
             np.vecdot(e, d, out=ed[strip])
-            flat[at] = 1.0 if block.visible is None else block.n_visible[strip].reshape(-1) > 0
+            flat[at] = 1.0 if block.n_visible is None else block.n_visible[strip] > 0
             p_max = 1.0 / (1.0 + r[strip])
             np.multiply(e, p_max[..., np.newaxis], out=e)
             slope = d_logits[strip]
@@ -405,8 +409,7 @@ class _Arm:
             np.vecdot(slope, slope, out=norm[strip])
             if dead_below > 0.0:
                 np.abs(slope, out=work)
-                dead = kernel.buffer("dead", t.shape, np.dtype(np.bool_))
-                np.less(work, dead_below, out=dead)
+                dead = np.less(work, dead_below)
                 for place, one in enumerate(dead, start=strip[0].start):
                     self.dead[place] += np.count_nonzero(one)
         self._finish(block, shift, factor, queries, (r, u, s2, s3))
@@ -429,10 +432,15 @@ class _Arm:
         # ‖diag(p) - ppᵀ‖² = Σp² - 2Σp³ + (Σp²)² of p = (1, e)/z, written without cancellation.
         a = s2 / (z * z)
         jacobian_sq = (gap * gap + 2.0 * a) / (z * z) + a * a + (s2 - 2.0 * s3 / z) / (z * z)
-        log_n = np.log(np.maximum(block.n_visible, 2)).astype(r.dtype)
+        n_visible, n_k = block.n_visible, block.shape[2]
+        if n_visible is None:
+            normalized = entropy / math.log(n_k) if n_k > 1 else np.full_like(entropy, np.nan)
+        else:
+            log_n = np.log(np.maximum(n_visible, 2)).astype(r.dtype)
+            normalized = np.where(n_visible > 1, entropy / log_n, np.nan)
         found = RowMetrics(
             entropy_nats=entropy,
-            entropy_normalized=np.where(block.n_visible > 1, entropy / log_n, np.nan),
+            entropy_normalized=normalized,
             effective_keys=z * np.exp(below_max),
             sum_sq_weights=1.0 / (z * z) + a,
             max_weight=1.0 / z,
@@ -441,7 +449,8 @@ class _Arm:
         )
         limits = np.finfo(r.dtype)
         for name, values in zip(found._fields, found, strict=True):
-            values[block.n_visible == 0] = np.nan
+            if n_visible is not None:
+                values[n_visible == 0] = np.nan
             getattr(self.rows, name)[:, queries] = values
         # Squares of such a row underflow: by the definition, which does not take them.
         for index in _chunks((s2 < limits.tiny / limits.eps) & (r > 0.0), block.shape[2]):

@@ -1,0 +1,1 @@
+"""How fast the project is, and how much memory it takes: `snakemake benchmark`."""

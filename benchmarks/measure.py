@@ -1,0 +1,225 @@
+"""Race the contestants, and measure memory, start-up and the whole run: one row per round.
+
+    python -m benchmarks.measure docs/benchmarks.csv [--rounds 5] [--quick]
+
+Everything that is compared is measured in the same rounds, in turn, as CPU time of one process, so
+that what else the machine does falls on all alike.
+"""
+
+import argparse
+import csv
+import importlib.util
+import io
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks import contestants, slabs
+from benchmarks.contestants import Case, Run
+from sqrtdk import provenance, tables
+
+ROOT = Path(__file__).resolve().parents[1]
+
+NS = (16, 64, 256, 1024)
+DS = (1, 4, 16, 64, 256, 1024, 4096)
+
+EVERYWHERE = (
+    "floor", "random_floor", "random_numbers", "kernel_gram", "kernel_direct", "columns",
+    "chapter", "readable",
+)  # fmt: skip
+TORCH = ("torch_batched",)
+JAX = ("jax_batched",)
+
+LEAST = 0.02
+"""CPU seconds of a round: the clock of a process ticks in microseconds."""
+
+
+class Row(NamedTuple):
+    """One number of one round. `n`, `d` and `dtype` are empty where they have no meaning."""
+
+    benchmark: str
+    contestant: str
+    dtype: str
+    n: int | str
+    d: int | str
+    round: int
+    value: float
+    unit: str
+
+
+def entrants(case: Case) -> list[str]:
+    """Who runs on a case: the slow ones where they are the point."""
+    names = list(EVERYWHERE)
+    if importlib.util.find_spec("torch"):
+        names += TORCH
+        if case.n == 16:
+            names.append("torch_single")
+        if case.d == 64:
+            names.append("torch_forward")
+    if importlib.util.find_spec("jax") and case.n * case.d <= 2**18:
+        names += JAX
+    if case.d == 64:
+        names += ["jacobian", "forward_readable"]
+    return names
+
+
+def race(cases: Sequence[Case], rounds: int) -> Iterator[Row]:
+    """CPU seconds of one cell with both scale rules, for every contestant and round."""
+    for case in cases:
+        runs = {name: getattr(contestants, name)(case) for name in entrants(case)}
+        repeats = {name: _repeats(run) for name, run in runs.items()}
+        for number in range(rounds):
+            for name, run in runs.items():
+                seconds = _cpu(run, repeats[name]) / case.cells
+                yield Row("race", name, case.dtype, case.n, case.d, number, seconds, "s")
+        print(f"n={case.n} d={case.d} {case.dtype}", file=sys.stderr, flush=True)
+
+
+def _repeats(run: Run) -> int:
+    # The first call allocates buffers and compiles; it is not counted.
+    run()
+    return max(1, round(LEAST / max(_cpu(run, 1), 1e-6)))
+
+
+def _cpu(run: Run, repeats: int) -> float:
+    start = time.process_time()
+    for _ in range(repeats):
+        run()
+    return (time.process_time() - start) / repeats
+
+
+def child(command: Sequence[str], folder: Path = ROOT) -> tuple[float, str]:
+    """CPU seconds of a process with all that it starts, and what it printed."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False, env=_environment()
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return used, done.stdout
+
+
+def _environment() -> dict[str, str]:
+    return os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+
+
+def memory(named: Mapping[str, Mapping[str, Any]], rounds: int) -> Iterator[Row]:
+    """MiB that a job's peak is above what it holds when all is imported."""
+    for number in range(rounds):
+        for name, slab in named.items():
+            _, printed = child([sys.executable, "-m", "benchmarks.slabs", json.dumps(slab)])
+            mib, seconds = map(float, printed.split())
+            axes = slab["dtype"], slab["n_k"], slab["d_k"], number
+            yield Row("memory", name, *axes, mib, "MiB")
+            yield Row("memory time", name, *axes, seconds, "s")
+
+
+def workers(named: Mapping[str, Mapping[str, Any]], rounds: int) -> Iterator[Row]:
+    """CPU seconds of a whole shard job, and of its random numbers and kernel alone."""
+    with tempfile.TemporaryDirectory() as scratch:
+        for number in range(rounds):
+            for name, slab in named.items():
+                axes = slab["dtype"], slab["n_k"], slab["d_k"], number
+                job = [sys.executable, "-m", "sqrtdk.experiments.scaling"]
+                used, _ = child([*job, json.dumps(slab), str(Path(scratch) / "shard.csv")])
+                yield Row("worker", f"{name}: job", *axes, used, "s")
+                bare = _cpu(partial(slabs.bare, slab), 1)
+                yield Row("worker", f"{name}: random numbers and kernel", *axes, bare, "s")
+
+
+STARTS = {
+    "python alone": ("-c", ""),
+    "job of a shard": ("-c", "import sqrtdk.experiments.scaling"),
+    "job of exact values": ("-c", "import sqrtdk.exact"),
+    "job of a summary": ("-c", "import sqrtdk.summary"),
+    "job of figures": ("-c", "import sqrtdk.figures.scaling"),
+    "job of the report": ("-c", "import sqrtdk.report.__main__"),
+    "one cell by hand": ("-m", "sqrtdk.run", "d_k=16", "n_k=16", "n_q=16"),
+    "snakemake --version": ("-m", "snakemake", "--version"),
+    "dry run of the default grid": ("-m", "snakemake", "--dry-run", "--quiet", "all"),
+}
+
+
+def starts(rounds: int) -> Iterator[Row]:
+    """CPU seconds of processes that do next to nothing."""
+    for number in range(rounds):
+        for name, arguments in STARTS.items():
+            used, _ = child([sys.executable, *arguments])
+            yield Row("start", name, "", "", "", number, used, "s")
+
+
+def whole(rounds: int, values: Mapping[str, str]) -> Iterator[Row]:
+    """CPU and wall seconds of the default run into an empty folder, and of its shard jobs."""
+    for number in range(rounds):
+        with tempfile.TemporaryDirectory() as scratch:
+            started = time.monotonic()
+            command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile")]
+            profile = ["--workflow-profile", str(ROOT / "profiles/default")]
+            given = ["--config", *(f"{key}={value}" for key, value in values.items())]
+            used, _ = child([*command, *profile, "--directory", scratch, *given[: 2 * len(values)]])
+            yield Row("whole", "run: CPU", "", "", "", number, used, "s")
+            yield Row("whole", "run: wall", "", "", "", number, time.monotonic() - started, "s")
+            bare = _cpu(partial(slabs.bare_run, values), 1)
+            yield Row("whole", "random numbers and kernel", "", "", "", number, bare, "s")
+
+
+def machine(rounds: int) -> dict[str, Any]:
+    """Where the numbers come from."""
+    extra = {}
+    for name in ("torch", "jax"):
+        if importlib.util.find_spec(name):
+            extra[name] = str(__import__(name).__version__)
+    return {
+        "rounds": rounds,
+        "load": [round(load, 2) for load in os.getloadavg()],
+        "machine": provenance.machine(),
+        "blas": provenance.blas(),
+        "versions": provenance.versions() | extra,
+        "code": provenance.revision(ROOT / "src/sqrtdk"),
+    }
+
+
+def main() -> None:
+    """Measure everything and write the rounds and, beside them, the machine."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("path", type=Path, help="CSV file of the rounds")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds, 5 at least for a page")
+    parser.add_argument("--quick", action="store_true", help="the smallest of everything")
+    options = parser.parse_args()
+    before = machine(options.rounds)
+    few = options.quick
+    cases = [
+        Case(n, d, dtype)
+        for dtype in ("float64", "float32")
+        for n in NS
+        for d in DS
+        if not few or n * d <= 256
+    ]
+    rows = list(race(cases, options.rounds))
+    rows += memory(slabs.QUICK if few else slabs.MEMORY, options.rounds)
+    rows += workers(slabs.QUICK if few else slabs.WORKERS, options.rounds)
+    rows += starts(options.rounds)
+    rows += whole(options.rounds, slabs.SMALL_RUN if few else {})
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(Row._fields)
+    # Six digits of a time are more than it has.
+    writer.writerows(row._replace(value=float(f"{row.value:.6g}")) for row in rows)
+    tables.write_atomically(options.path, buffer.getvalue())
+    record = before | {"load after": [round(load, 2) for load in os.getloadavg()]}
+    text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
+    tables.write_atomically(options.path.with_suffix(".json"), text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,322 @@
+"""The measured rounds as a page and a figure.
+
+python -m benchmarks.page docs/benchmarks.csv docs/performance.png docs/performance.md
+"""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from benchmarks.measure import DS, NS
+from sqrtdk import tables
+from sqrtdk.figures import style
+
+LEAST_ROUNDS = 5
+
+
+class RoundsError(Exception):
+    """Too few rounds to say how far a number spreads."""
+
+
+def shown(values: Sequence[float], digits: int = 3) -> str:
+    """Median, and in brackets the smallest and the largest round. Raises RoundsError below 5.
+
+    >>> shown([1.0, 1.25, 1.5, 1.75, 2.0])
+    '1.5 (1–2)'
+    """
+    if len(values) < LEAST_ROUNDS:
+        raise RoundsError(f"{len(values)} rounds; a figure needs {LEAST_ROUNDS} to show its spread")
+    ends = (float(np.median(values)), float(np.min(values)), float(np.max(values)))
+    middle, low, high = (f"{value:.{digits}g}" for value in ends)
+    return f"{middle} ({low}–{high})"
+
+
+class Rounds:
+    """The measured table: values of a contestant by round."""
+
+    def __init__(self, table: pd.DataFrame) -> None:
+        """`table` has the columns of `measure.Row`."""
+        self.table = table
+        self._race = {
+            key: group.sort_values("round")["value"].to_numpy(dtype=float)
+            for key, group in table[table["benchmark"] == "race"].groupby(
+                ["contestant", "dtype", "n", "d"]
+            )
+        }
+
+    def race(self, contestant: str, dtype: str, n: int, d: int) -> np.ndarray | None:
+        """CPU seconds of one cell with both rules, by round."""
+        return self._race.get((contestant, dtype, str(n), str(d)))
+
+    def total(self, contestant: str, dtype: str, cases: Sequence[tuple[int, int]]) -> np.ndarray:
+        """The same, summed over cases; raises KeyError where one was not measured."""
+        return np.sum([self._race[contestant, dtype, str(n), str(d)] for n, d in cases], axis=0)
+
+    def cases(self, *contestants: str, dtype: str = "float64") -> list[tuple[int, int]]:
+        """The cases that all of these ran."""
+        return [
+            (n, d)
+            for n in NS
+            for d in DS
+            if all(self.race(one, dtype, n, d) is not None for one in contestants)
+        ]
+
+    def of(self, benchmark: str) -> dict[str, np.ndarray]:
+        """Values by round of every contestant of another benchmark."""
+        table = self.table[self.table["benchmark"] == benchmark]
+        return {
+            str(name): group.sort_values("round")["value"].to_numpy(dtype=float)
+            for name, group in table.groupby("contestant", sort=False)
+        }
+
+
+@dataclass(frozen=True)
+class Target:
+    """One line of the table of targets."""
+
+    what: str
+    target: str
+    values: np.ndarray
+    worst: bool
+    """Whether it is reached, by the median."""
+    where: str = ""
+
+    @property
+    def found(self) -> str:
+        """The measured value with its spread."""
+        return shown(list(self.values))
+
+
+def _at_most(what: str, limit: float, values: np.ndarray, where: str = "") -> Target:
+    return Target(what, f"≤ {limit:g}", values, bool(np.median(values) <= limit), where)
+
+
+def _at_least(what: str, limit: float, values: np.ndarray, where: str = "") -> Target:
+    return Target(what, f"≥ {limit:g}", values, bool(np.median(values) >= limit), where)
+
+
+def _extreme(
+    rounds: Rounds, one: str, other: str, cases: Sequence[tuple[int, int]], *, largest: bool
+) -> tuple[np.ndarray, str]:
+    """The ratio of two contestants at the case where its median is largest, or smallest."""
+    ratios = {
+        case: rounds.total(one, "float64", [case]) / rounds.total(other, "float64", [case])
+        for case in cases
+    }
+    pick = max if largest else min
+    n, d = pick(ratios, key=lambda case: float(np.median(ratios[case])))
+    return ratios[n, d], f"at n = {n}, d = {d}"
+
+
+def targets(rounds: Rounds) -> list[Target]:
+    """What the kernel was to reach, and what it reaches here."""
+    found = []
+    grid = rounds.cases("floor")
+    total = rounds.total
+    for dtype, limit in (("float64", 1.10), ("float32", 1.15)):
+        ratio = total("kernel_direct", dtype, grid) / total("floor", dtype, grid)
+        found.append(
+            _at_most(f"kernel, every gradient formed / floor, grid, {dtype}", limit, ratio)
+        )
+    ratio = total("kernel_gram", "float64", grid) / total("floor", "float64", grid)
+    found.append(_at_most("kernel with Gram matrices / floor, grid", 1.0, ratio))
+    ratio = total("columns", "float64", grid) / total("kernel_gram", "float64", grid)
+    found.append(_at_most("kernel and all columns / kernel, grid", 1.10, ratio))
+    for what, limit, chosen in (
+        ("n ≥ 64, d ≥ 256", 1.3, [(n, d) for n, d in grid if n >= 64 and d >= 256]),
+        ("n = d = 64", 1.5, [(64, 64)]),
+        ("n ≥ 64, d ≤ 16", 2.2, [(n, d) for n, d in grid if n >= 64 and d <= 16]),
+        ("n = 16, d = 1", 3.0, [(16, 1)]),
+    ):
+        if set(chosen) <= set(grid) and chosen:
+            worst = _extreme(rounds, "kernel_direct", "floor", chosen, largest=True)
+            found.append(_at_most(f"kernel / floor, worst of {what}", limit, *worst))
+    if rounds.cases("torch_batched"):
+        ratio = total("torch_batched", "float64", grid)
+        direct, gram = (total(name, "float64", grid) for name in ("kernel_direct", "kernel_gram"))
+        found.append(_at_least("PyTorch, batched / kernel, grid", 1.6, ratio / direct))
+        found.append(_at_least("PyTorch, batched / kernel with Gram, grid", 2.0, ratio / gram))
+        large = [(n, d) for n, d in grid if n >= 64]
+        if large:
+            worst = _extreme(rounds, "torch_batched", "kernel_gram", large, largest=False)
+            found.append(_at_least("PyTorch, batched / kernel, worst of n ≥ 64", 1.4, *worst))
+        single = rounds.cases("torch_single")
+        best = _extreme(rounds, "torch_single", "kernel_gram", single, largest=True)
+        found.append(_at_least("PyTorch, cell by cell / kernel, best of n = 16", 20, *best))
+    ratio = total("chapter", "float64", grid) / total("kernel_gram", "float64", grid)
+    found.append(_at_least("the chapter's code / kernel, grid", 1.6, ratio))
+    if (1024, 64) in rounds.cases("jacobian"):
+        ratio = total("jacobian", "float64", [(1024, 64)])
+        ratio = ratio / total("kernel_gram", "float64", [(1024, 64)])
+        found.append(_at_least("explicit Jacobians / kernel, n = 1024, d = 64", 100, ratio))
+    work = rounds.of("worker")
+    for name in dict.fromkeys(name.split(":")[0] for name in work):
+        ratio = work[f"{name}: job"] / work[f"{name}: random numbers and kernel"]
+        found.append(_at_most(f"whole job / random numbers and kernel, {name}", 1.10, ratio))
+    peaks = rounds.of("memory")
+    for name, limit in (("n = d = 1024", 120), ("n = 16384", 400)):
+        if name in peaks:
+            found.append(_at_most(f"peak memory over imports, MiB, {name}", limit, peaks[name]))
+    return found
+
+
+def ratios(rounds: Rounds, one: str, other: str, dtype: str) -> dict[int, dict[int, str]]:
+    """The ratio of two contestants by n and d: median with spread."""
+    cases = rounds.cases(one, other, dtype=dtype)
+    found: dict[int, dict[int, str]] = {}
+    for n, d in cases:
+        values = rounds.total(one, dtype, [(n, d)]) / rounds.total(other, dtype, [(n, d)])
+        found.setdefault(n, {})[d] = shown(list(values))
+    return found
+
+
+def exponents(rounds: Rounds) -> dict[str, str]:
+    """Power laws of the kernel's time, fitted in each round over the largest sizes."""
+    found = {}
+    grid = rounds.cases("kernel_direct")
+    for n in NS:
+        found |= _fit(rounds, f"time against d, n = {n}", [(n, d) for d in DS[-3:]], 1, grid)
+    for d in DS:
+        found |= _fit(rounds, f"time against n, d = {d}", [(n, d) for n in NS[-3:]], 0, grid)
+    return found
+
+
+def _fit(
+    rounds: Rounds,
+    what: str,
+    cases: Sequence[tuple[int, int]],
+    along: int,
+    grid: Sequence[tuple[int, int]],
+) -> dict[str, str]:
+    if not set(cases) <= set(grid):
+        return {}
+    x = np.log([case[along] for case in cases])
+    each = np.array([rounds.total("kernel_direct", "float64", [case]) for case in cases])
+    slopes = np.polyfit(x, np.log(each), 1)[0]
+    return {what: shown(list(slopes))}
+
+
+LINES = {
+    "torch_single": "PyTorch, cell by cell",
+    "torch_batched": "PyTorch autograd, batched",
+    "jax_batched": "JAX, batched",
+    "jacobian": "explicit Jacobians",
+    "chapter": "the chapter's code",
+    "readable": "the readable formulas",
+    "columns": "kernel and all columns",
+    "kernel_direct": "kernel, gradients formed",
+    "kernel_gram": "kernel",
+    "random_numbers": "its random numbers",
+    "floor": "floor: products and exp",
+}
+
+
+def draw(rounds: Rounds) -> Figure:
+    """Time against d at each n, as a multiple of the floor."""
+    ns = [n for n in NS if any(case[0] == n for case in rounds.cases("floor"))]
+    with style.context():
+        figure = Figure(figsize=(2.6 * len(ns) + 1.2, 4.4), layout="constrained")
+        axes = figure.subplots(1, len(ns), sharey=True, squeeze=False)[0]
+        handles = {}
+        for place, (name, label) in enumerate(LINES.items()):
+            look = {
+                "color": style.CYCLE[place % len(style.CYCLE)],
+                "marker": (*style.MARKERS, "o", "s")[place],
+                "linestyle": "--" if place % 2 else "-",
+            }
+            if name == "floor":
+                look = {"color": style.INK, "marker": "", "linestyle": "-"}
+            for axis, n in zip(axes, ns, strict=True):
+                cases = [case for case in rounds.cases(name, "floor") if case[0] == n]
+                if not cases:
+                    continue
+                each = [
+                    rounds.total(name, "float64", [case]) / rounds.total("floor", "float64", [case])
+                    for case in cases
+                ]
+                (line,) = axis.plot(
+                    [d for _, d in cases], np.median(each, axis=1), markersize=4, **look
+                )
+                axis.fill_between(
+                    [d for _, d in cases], np.min(each, axis=1), np.max(each, axis=1),
+                    color=look["color"], alpha=0.15, linewidth=0,
+                )  # fmt: skip
+                handles[label] = line
+        for axis, n in zip(axes, ns, strict=True):
+            axis.set_xscale("log", base=2)
+            axis.set_yscale("log")
+            axis.set_title(f"n = {n}")
+            axis.set_xlabel("d = $d_k$ = $d_v$")
+        axes[0].set_ylabel("CPU time / floor")
+        figure.legend(
+            handles.values(), handles.keys(), loc="outside lower center", ncols=min(4, len(ns) + 1)
+        )
+    return figure
+
+
+def page(rounds: Rounds, record: Mapping[str, Any], figure: str) -> str:
+    """The page as Markdown. Raises RoundsError below 5 rounds."""
+    folder = Path(__file__).parent
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(folder),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=False,
+        keep_trailing_newline=True,
+    )
+    grid = rounds.cases("floor")
+    seconds = {
+        LINES[name]: shown(list(rounds.total(name, "float64", grid)))
+        for name in LINES
+        if set(rounds.cases(name)) == set(grid)
+    }
+    return environment.get_template("performance.md.j2").render(
+        record=record,
+        figure=figure,
+        targets=targets(rounds),
+        grid=seconds,
+        n_cases=len(grid),
+        direct={dtype: ratios(rounds, "kernel_direct", "floor", dtype) for dtype in DTYPES},
+        gram=ratios(rounds, "kernel_gram", "floor", "float64"),
+        torch=ratios(rounds, "torch_batched", "kernel_gram", "float64"),
+        single=ratios(rounds, "torch_single", "kernel_gram", "float64"),
+        forward=ratios(rounds, "torch_forward", "forward_readable", "float64"),
+        jax=ratios(rounds, "jax_batched", "kernel_gram", "float64"),
+        exponents=exponents(rounds),
+        ds=DS,
+        memory={name: shown(list(v)) for name, v in rounds.of("memory").items()},
+        memory_time={name: shown(list(v)) for name, v in rounds.of("memory time").items()},
+        workers={name: shown(list(v)) for name, v in rounds.of("worker").items()},
+        starts={name: shown(list(v)) for name, v in rounds.of("start").items()},
+        whole={name: shown(list(v)) for name, v in rounds.of("whole").items()},
+    )
+
+
+DTYPES = ("float64", "float32")
+
+
+def main() -> None:
+    """Write the figure and the page of a table of rounds."""
+    source, picture, text = map(Path, sys.argv[1:])
+    table = pd.read_csv(source, dtype=str, keep_default_na=False)
+    rounds = Rounds(table)
+    record = json.loads(source.with_suffix(".json").read_text(encoding="utf-8"))
+    try:
+        written = page(rounds, record, picture.name)
+    except RoundsError as error:
+        sys.exit(f"sqrtdk: {source}: {error}")
+    draw(rounds).savefig(picture, dpi=130, metadata={"Software": None})
+    tables.write_atomically(text, written)
+
+
+if __name__ == "__main__":
+    main()

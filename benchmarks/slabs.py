@@ -1,0 +1,106 @@
+"""The slabs of `scaling` whose memory and whole cost are measured, and the process that does it."""
+
+import json
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sqrtdk import cells, config, inputs, kernel, scales
+from sqrtdk.experiments import scaling
+from sqrtdk.inputs import Inputs
+from sqrtdk.shards import slabs
+
+
+def slab(n: int, d_k: int, *, seeds: int, dtype: str = "float64", n_q: int = 0) -> dict[str, Any]:
+    """A slab of gaussian cells with scaling off and on; n_q = n where it is not said."""
+    return {
+        "d_k": d_k, "n_k": n, "n_q": n_q or n, "d_v": 64,
+        "inputs": {"gaussian": {"law": "gaussian"}}, "dtype": dtype,
+        "scaling": {
+            "off": {"rule": "constant", "value": 1.0},
+            "on": {"rule": "power", "exponent": 0.5},
+        },
+        "seeds": [0, seeds],
+    }  # fmt: skip
+
+
+MEMORY = {
+    "n = d = 1024": slab(1024, 1024, seeds=1),
+    "n = 64, 1 seed": slab(64, 64, seeds=1),
+    "n = 64, 100 seeds": slab(64, 64, seeds=100),
+    "n = 64, 1000 seeds": slab(64, 64, seeds=1000),
+    "n = 1024": slab(1024, 64, seeds=1),
+    "n = 4096": slab(4096, 64, seeds=1),
+    "n = 16384": slab(16384, 64, seeds=1),
+    "n_k = 65536, 64 queries": slab(65536, 64, seeds=1, n_q=64),
+    "n_k = 65536, 4096 queries": slab(65536, 64, seeds=1, n_q=4096),
+    "n_k = 65536, 4096 queries, float32": slab(65536, 64, seeds=1, n_q=4096, dtype="float32"),
+}
+"""Peaks that the page states, and what they grow with."""
+
+WORKERS = {
+    "n_k = 16": slab(16, 64, seeds=2000, n_q=64),
+    "n_k = 256": slab(256, 256, seeds=600, n_q=64),
+    "n = 256": slab(256, 64, seeds=300),
+}
+"""Jobs of some seconds: of small cells, of cells as in the default grid, and square ones."""
+
+QUICK = {"n = 16": slab(16, 4, seeds=2)}
+
+SMALL_RUN = {"grid": "smoke", "experiments": "scaling"}
+
+
+def bare(slab: Mapping[str, Any]) -> None:
+    """The random numbers and the kernel of a slab, without columns, rows and files."""
+    sizes = {name: slab[name] for name in ("d_k", "n_k", "n_q", "d_v")}
+    ((law),) = slab["inputs"].values()
+    rules = [
+        scales.rule(entry, d_k=slab["d_k"], n_k=slab["n_k"]) for entry in slab["scaling"].values()
+    ]
+    core = kernel.Kernel()
+    seeds = range(*slab["seeds"])
+    size = kernel.batch_size(slab["n_q"], slab["n_k"], slab["d_k"], slab["d_v"])
+    below = 1e-3 / slab["n_k"] * slab["d_v"] ** 0.5
+    for start in range(0, len(seeds), size):
+        draws = [
+            inputs.draw(law, **sizes, seed=seed, dtype=slab["dtype"])
+            for seed in seeds[start : start + size]
+        ]
+        batch = Inputs(*(np.stack(arrays) for arrays in zip(*draws, strict=True)))
+        core.measure(*batch, rules, dead_below=below)
+
+
+def bare_run(values: Mapping[str, str]) -> None:
+    """The random numbers and the kernel of all cells of `scaling` and `related` of a run."""
+    run = config.compose([], values)
+    for name in ("scaling", "related"):
+        settings = run.settings.get(name, {})
+        for one in slabs(settings) if settings else ():
+            seeds = settings["seed"]
+            bare(one | {"seeds": [seeds[0], seeds[-1] + 1]})
+
+
+def peak_mib() -> float:
+    """The most memory that this process held so far."""
+    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+        if line.startswith("VmHWM"):
+            return float(line.split()[1]) / 1024
+    raise RuntimeError("the peak of a process's memory is known on Linux alone")
+
+
+def main() -> None:
+    """Print the MiB and the CPU seconds that the slab given as JSON takes."""
+    wanted = json.loads(sys.argv[1])
+    # One cell first: what is loaded at the first use belongs to the imports.
+    cells.rows(scaling.cells(slab(2, 2, seeds=1)), scaling.COLUMNS)
+    before, start = peak_mib(), time.process_time()
+    cells.rows(scaling.cells(wanted), scaling.COLUMNS)
+    print(peak_mib() - before, time.process_time() - start)
+
+
+if __name__ == "__main__":
+    main()
