@@ -29,11 +29,6 @@ class Matrix(NamedTuple):
         """The largest magnitude of an entry."""
         return max(abs(value) for row in self.values for value in row)
 
-    @property
-    def column(self) -> list[float]:
-        """The entries of the first column."""
-        return [row[0] for row in self.values]
-
 
 class Entry(NamedTuple):
     """An entry as it is shown: its digits, the tint of its sign and how opaque that is."""
@@ -41,6 +36,11 @@ class Entry(NamedTuple):
     text: str
     color: str
     opacity: float
+
+    @property
+    def background(self) -> str:
+        """The tint as CSS writes it: #rrggbb and two digits of opacity."""
+        return f"{self.color}{round(255 * self.opacity):02x}"
 
 
 Matrices = dict[tuple[str, str], Matrix]

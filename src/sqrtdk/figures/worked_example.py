@@ -146,7 +146,7 @@ def build_attention(tables: Tables) -> Figure:
         arrow(figure, start, end)
         width, height = figure.get_size_inches()
         x, y = (start[0] + end[0]) / 2 - 0.05, (start[1] + end[1]) / 2 + 1.2 * shift
-        factor = f"× {style.number(found['scale', arm].largest)}"
+        factor = "× 1" if arm == "off" else f"÷ √d_k = {found['sqrt_d_k', arm].largest:g}"
         figure.text(
             x / width, 1 - y / height, factor, ha="right", va="center", fontsize=style.SMALL
         )

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from sqrtdk import claims, config, distances, summary, tails
 from sqrtdk.experiments.registry import EXPERIMENTS
-from sqrtdk.report import files, gallery, pivots, words
+from sqrtdk.report import example, files, gallery, pivots, words
 from sqrtdk.report.files import read_rows
 
 HERE = Path(__file__).resolve().parent
@@ -62,6 +62,10 @@ def context(folder: Path) -> dict[str, Any]:
         "between": claims.BETWEEN,
         "verdicts": {verdict: verdict.replace(" ", "-") for verdict in claims.VERDICTS},
         "questions": words.questions(read_rows(folder / "questions.csv")),
+        "example": example.example(read_rows(folder / "worked_example/runs.csv"))
+        if "worked_example" in experiments
+        else None,
+        "pictured": any(one.stem == "worked_example-projections" for one in pictures),
         "figures": pictures,
         "stems": {figure.stem: figure.caption.title for figure in pictures},
         "crossings": pivots.from_which(
