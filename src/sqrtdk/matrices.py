@@ -18,16 +18,16 @@ it, in the light and in the dark."""
 
 
 class Matrix(NamedTuple):
-    """A labelled matrix. `values[i][j]` stands in row `rows[i]` and column `columns[j]`."""
+    """A labelled matrix. `entries[i][j]` stands in row `rows[i]` and column `columns[j]`."""
 
     rows: list[str]
     columns: list[str]
-    values: list[list[float]]
+    entries: list[list[float]]
 
     @property
     def largest(self) -> float:
         """The largest magnitude of an entry."""
-        return max(abs(value) for row in self.values for value in row)
+        return max(abs(value) for row in self.entries for value in row)
 
 
 class Entry(NamedTuple):

@@ -50,7 +50,8 @@ class Array(NamedTuple):
     names: tuple[str, ...] = ()
 
 
-SUMS = ("sum", "max_weight", "entropy_nats")
+OF_ROWS = ("entropy_nats", "max_weight", "sum")
+"""What is said of each row of weights, in the order of the table, which is that of the alphabet."""
 
 ARRAYS = {
     "x": Array("the tokens", "token", "dim"),
@@ -65,7 +66,7 @@ ARRAYS = {
     "scale": Array("factor of the scores: 1 (off) or 1/√d_k (on)", "all", "all"),
     "logits": Array("logits, scores times scale", "token", "key"),
     "weights": Array("weights, softmax of each row of the logits", "token", "key"),
-    "weight_rows": Array("sum, largest and entropy of each row of weights", "token", "", SUMS),
+    "weight_rows": Array("entropy, largest and sum of each row of weights", "token", "", OF_ROWS),
     "output": Array("output, weights v", "token", "dim"),
     "grad_logits": Array("gradient of L, the sum of the output, by the logits", "token", "key"),
     "grad_scores": Array("gradient of L by the scores", "token", "key"),
@@ -128,14 +129,14 @@ def arrays(seed: int, scale: float) -> dict[str, Floats]:
     q, k, v = project(x, w_q), project(x, w_k), project(x, w_v)
     forward = attention(q, k, v, scale=scale)
     rows = row_metrics(forward.logits)
-    sums = [forward.weights.sum(axis=-1), rows.max_weight, rows.entropy_nats]
+    of_rows = [rows.entropy_nats, rows.max_weight, forward.weights.sum(axis=-1)]
     # The loss is the sum of all entries of the output.
     backward = gradients(q, k, v, np.ones_like(forward.output), forward, scale=scale)
     found = drawn | {"q": q, "k": k, "v": v} | forward._asdict()
     found |= {
         "sqrt_d_k": np.full((1, 1), q.shape[-1] ** 0.5),
         "scale": np.full((1, 1), scale),
-        "weight_rows": np.stack(sums, axis=-1),
+        "weight_rows": np.stack(of_rows, axis=-1),
     }
     found |= {f"grad_{name}": array for name, array in backward._asdict().items()}
     return {name: found[name] for name in ARRAYS}

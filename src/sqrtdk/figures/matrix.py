@@ -68,7 +68,7 @@ def plot_matrix(
     end = 0.93
     for j, name in enumerate(matrix.columns):
         axes.text(j + end, -0.22, name, ha="right", fontsize=SMALL)
-    for i, (name, values) in enumerate(zip(matrix.rows, matrix.values, strict=True)):
+    for i, (name, values) in enumerate(zip(matrix.rows, matrix.entries, strict=True)):
         if named:
             axes.text(-0.14, i + 0.5, name, ha="right", va="center_baseline", fontsize=SMALL)
         for j, value in enumerate(values):

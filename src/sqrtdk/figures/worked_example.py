@@ -121,7 +121,7 @@ def line(
 
 def _entropy(rows: Matrix) -> Matrix:
     place = rows.columns.index("entropy_nats")
-    return Matrix(rows.rows, ["entropy"], [[row[place]] for row in rows.values])
+    return Matrix(rows.rows, ["entropy"], [[row[place]] for row in rows.entries])
 
 
 def build_attention(tables: Tables) -> Figure:

@@ -55,17 +55,17 @@ class Example:
             shown.columns,
             [
                 (name, [matrices.entry(value, largest) for value in values])
-                for name, values in zip(shown.rows, shown.values, strict=True)
+                for name, values in zip(shown.rows, shown.entries, strict=True)
             ],
         )
 
     def at(self, array: str, row: int, column: int, arm: str = "on") -> str:
         """An entry, by its place from 1."""
-        return matrices.number(self.found[array, arm].values[row - 1][column - 1])
+        return matrices.number(self.found[array, arm].entries[row - 1][column - 1])
 
     def row(self, array: str, row: int, arm: str = "on") -> list[str]:
         """The entries of a row."""
-        return [matrices.number(value) for value in self.found[array, arm].values[row - 1]]
+        return [matrices.number(value) for value in self.found[array, arm].entries[row - 1]]
 
     def dot(self, left: Iterable[str], right: Iterable[str]) -> str:
         """A sum of products written out, such as 0.5 × (−0.1) + 2.0 × 3.0."""
@@ -81,12 +81,12 @@ class Example:
 
     def column(self, array: str, column: int, arm: str = "on") -> list[str]:
         """The entries of a column."""
-        return [matrices.number(values[column - 1]) for values in self.found[array, arm].values]
+        return [matrices.number(values[column - 1]) for values in self.found[array, arm].entries]
 
     @property
     def best(self) -> int:
         """The key that the first token looks at most, from 1; it is the same in both arms."""
-        weights = self.found["weights", "on"].values[0]
+        weights = self.found["weights", "on"].entries[0]
         return weights.index(max(weights)) + 1
 
     def change(self, name: str) -> Change:
@@ -125,7 +125,7 @@ class Example:
     def _of_rows(self, name: str, arm: str) -> list[float]:
         rows = self.found["weight_rows", arm]
         place = rows.columns.index(name)
-        return [row[place] for row in rows.values]
+        return [row[place] for row in rows.entries]
 
 
 def example(rows: list[dict[str, str]]) -> Example | None:
@@ -134,5 +134,5 @@ def example(rows: list[dict[str, str]]) -> Example | None:
 
 
 def _rms(matrix: Matrix) -> float:
-    values = [value for row in matrix.values for value in row]
+    values = [value for row in matrix.entries for value in row]
     return math.sqrt(sum(value * value for value in values) / len(values))
