@@ -438,6 +438,17 @@ def test_products_of_the_shown_digits_are_right_to_their_rounding(tmp_path: Path
         assert total == pytest.approx(float(right), abs=4 * 2 * 2 * 0.5e-4)
 
 
+def test_a_page_of_several_seeds_shows_the_first_and_says_so(tmp_path: Path) -> None:
+    values = {"worked_example": {"seed": [3, 9]}, "experiments": "worked_example"}
+    tables.write_atomically(tmp_path / "config.yaml", config.compose([GRID], values).to_yaml())
+    rows = sorted(table(3) + table(9), key=tables.axes_of(worked_example.COLUMNS))
+    text = tables.text(rows, worked_example.COLUMNS)
+    tables.write_atomically(tmp_path / "worked_example/runs.csv", text)
+    both = render(tmp_path)
+    assert "drawn with seed 3 (the first of 2 in the table)" in words(both)
+    assert shown_tables(both) == shown_tables(page(tmp_path, 3))
+
+
 def test_the_page_of_a_run_without_it_does_not_name_it(tmp_path: Path) -> None:
     run = config.compose([GRID], {"experiments": "precision"})
     tables.write_atomically(tmp_path / "config.yaml", run.to_yaml())

@@ -68,11 +68,13 @@ ARRAYS = {
     "weights": Array("weights, softmax of each row of the logits", "token", "key"),
     "weight_rows": Array("entropy, largest and sum of each row of weights", "token", "", OF_ROWS),
     "output": Array("output, weights v", "token", "dim"),
-    "grad_logits": Array("gradient of L, the sum of the output, by the logits", "token", "key"),
-    "grad_scores": Array("gradient of L by the scores", "token", "key"),
-    "grad_q": Array("gradient of L by q", "token", "dim"),
-    "grad_k": Array("gradient of L by k", "token", "dim"),
-    "grad_v": Array("gradient of L by v", "token", "dim"),
+    "grad_logits": Array(
+        "gradient with respect to the logits of the sum of the output", "token", "key"
+    ),
+    "grad_scores": Array("the same with respect to the scores", "token", "key"),
+    "grad_q": Array("the same with respect to q", "token", "dim"),
+    "grad_k": Array("the same with respect to k", "token", "dim"),
+    "grad_v": Array("the same with respect to v", "token", "dim"),
 }
 """Every array in the order of the computation."""
 

@@ -14,9 +14,8 @@ from sqrtdk.report.words import NBSP
 
 
 class Table(NamedTuple):
-    """A matrix of the page: its name, names of columns, and rows of entries with their names."""
+    """A matrix of the page: the names of its columns, and its rows of entries with their names."""
 
-    name: str
     columns: list[str]
     rows: list[tuple[str, list[Entry]]]
 
@@ -31,7 +30,7 @@ class Change(NamedTuple):
 
 
 class Example:
-    """The example of one table, by whose numbers the template speaks."""
+    """The example of one table (its rows as text), by whose numbers the template speaks."""
 
     def __init__(self, rows: list[dict[str, str]]) -> None:
         self.found: Matrices = matrices.read(rows)
@@ -51,7 +50,6 @@ class Example:
             # Sums, weights and nats have no common scale.
             largest = math.inf
         return Table(
-            array,
             shown.columns,
             [
                 (name, [matrices.entry(value, largest) for value in values])
@@ -60,7 +58,7 @@ class Example:
         )
 
     def at(self, array: str, row: int, column: int, arm: str = "on") -> str:
-        """An entry, by its place from 1."""
+        """An entry, by its places from 1, as `row` and `column` count too."""
         return matrices.number(self.found[array, arm].entries[row - 1][column - 1])
 
     def row(self, array: str, row: int, arm: str = "on") -> list[str]:
@@ -126,11 +124,6 @@ class Example:
         rows = self.found["weight_rows", arm]
         place = rows.columns.index(name)
         return [row[place] for row in rows.entries]
-
-
-def example(rows: list[dict[str, str]]) -> Example | None:
-    """The example of a run, by the text of its table; None where it has none."""
-    return Example(rows) if rows else None
 
 
 def _rms(matrix: Matrix) -> float:
