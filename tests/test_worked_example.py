@@ -292,9 +292,12 @@ def test_a_key_that_only_the_example_has_is_refused_with_the_way_to_change_it(ke
         compose(experiments="worked_example", **{key: 8})
 
 
-def test_its_configuration_comes_back_from_a_file() -> None:
-    run = config.compose([GRID], {"worked_example": {"seed": [3, 9]}})
-    assert config.resolve(yaml.safe_load(run.to_yaml())) == run
+@pytest.mark.parametrize("others", [{}, {"experiments": "worked_example"}])
+def test_its_configuration_comes_back_from_a_file(tmp_path: Path, others: dict[str, str]) -> None:
+    run = config.compose([GRID], {"worked_example": {"seed": [3, 9]}, **others})
+    (tmp_path / "config.yaml").write_text(run.to_yaml(), encoding="utf-8")
+    assert config.load(tmp_path / "config.yaml") == run
+    assert config.compose([], yaml.safe_load(run.to_yaml())) == run
 
 
 # Tables as matrices
@@ -515,13 +518,28 @@ def test_one_command_makes_its_table_and_figures_whatever_the_sweeps_are(tmp_pat
     done = snakemake(tmp_path, "worked_example", "--config", *changes)
     assert done.returncode == 0, done.stderr
     run = tmp_path / "results/mine"
-    assert (run / "worked_example/runs.csv").read_text() == tables.text(
+    assert (run / "worked_example/runs.csv").read_text(encoding="utf-8") == tables.text(
         table(), worked_example.COLUMNS
     )
     assert sorted(path.name for path in (run / "figures").iterdir()) == sorted(
         f"worked_example-{what}.{kind}" for what in figures.BUILD for kind in ("png", "svg")
     )
     assert not (run / "worked_example/summary.csv").exists()
+
+
+def test_alone_and_with_another_seed_it_has_a_report(tmp_path: Path) -> None:
+    changes = ["experiments=worked_example", "worked_example={seed: 7}", "name=mine"]
+    done = snakemake(tmp_path, "--config", *changes)
+    assert done.returncode == 0, done.stderr
+    run = tmp_path / "results/mine"
+    assert (run / "worked_example/runs.csv").read_text(encoding="utf-8") == tables.text(
+        table(7), worked_example.COLUMNS
+    )
+    text = (run / "report.html").read_text(encoding="utf-8")
+    check(text)
+    assert shown_tables(text) == shown_tables(page(tmp_path / "alone", 7))
+    for what in figures.BUILD:
+        assert f'id="figure-worked_example-{what}"' in text
 
 
 def test_by_hand_the_same_rows_come_out(tmp_path: Path) -> None:
