@@ -279,7 +279,7 @@ rule judge:
     "The verdict on each sentence of the chapter."
     input:
         config=rules.configure.output,
-        tables=[f"{flow.folder}/{name}/summary.csv" for name in flow.experiments],
+        tables=flow.summaries(),
         code=code("sqrtdk.claims"),
     output:
         f"{flow.folder}/claims.csv",
@@ -316,9 +316,8 @@ rule trace:
     "Where the tables come from: code, versions, machine, command and digests."
     input:
         tables=[
-            f"{flow.folder}/{name}/{table}.csv"
-            for name in flow.experiments
-            for table in ("runs", "summary")
+            *[f"{flow.folder}/{name}/runs.csv" for name in flow.experiments],
+            *flow.summaries(),
         ],
         claims=rules.judge.output,
         code=code("sqrtdk.provenance"),

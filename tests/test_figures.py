@@ -11,8 +11,9 @@ import pandas as pd
 import pytest
 from matplotlib.colors import same_color
 
-from sqrtdk import crossings, curves, examples, summary, tables, tails, theory
+from sqrtdk import cells, crossings, curves, examples, summary, tables, tails, theory
 from sqrtdk.experiments import precision as halves
+from sqrtdk.experiments import worked_example
 from sqrtdk.experiments.scaling import COLUMNS
 from sqrtdk.figures import FIGURES, TABLES, collapse, lines, precision, related, scaling, style
 
@@ -656,6 +657,9 @@ def test_a_second_run_writes_the_same_bytes_in_the_inks_of_the_page(experiment, 
     schemas = SCHEMAS
     if experiment == "precision":
         found, schemas = {"summary": precision_table((64,))}, {"summary": PRECISION}
+    if experiment == "worked_example":
+        rows = cells.rows(worked_example.cells({"seeds": [42, 43]}), worked_example.COLUMNS)
+        found, schemas = {"runs": pd.DataFrame(rows)}, {"runs": worked_example.COLUMNS}
     for name in TABLES[experiment]:
         text = tables.text(found[name].to_dict("records"), schemas[name])
         (tmp_path / f"{name}.csv").write_text(text)

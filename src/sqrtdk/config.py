@@ -21,7 +21,7 @@ import psutil
 import yaml
 
 from sqrtdk import inputs, scales
-from sqrtdk.experiments.registry import EXPERIMENTS
+from sqrtdk.experiments.registry import EXAMPLES, EXPERIMENTS
 from sqrtdk.keys import Key
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
@@ -120,6 +120,9 @@ class Run:
                     block[SEEDS] = len(value)
                 else:
                     block[key.name] = value
+        for mapping in FORMULAS:
+            # Also where no experiment of the run names an entry of it.
+            entries.setdefault(mapping, {})
         return yaml.safe_dump(document | entries, sort_keys=False, default_flow_style=None)
 
 
@@ -236,8 +239,14 @@ def resolve(composed: Mapping[str, Any]) -> Run:
         for key, value in composed.items()
         if key in flat and not (key in blocks and isinstance(value, Mapping))
     }
-    for key in everywhere:
-        if not any(_has(name, key) for name in names):
+    for key, value in everywhere.items():
+        if not any(_follows(name, key) for name in names):
+            example = next((name for name in names if _has(name, key)), None)
+            if example is not None:
+                raise ConfigError(
+                    f"{key}: {example} is an example, which keeps its numbers; "
+                    f"{example}='{{{key}: {value}}}' changes them"
+                )
             raise ConfigError(f"{key}: none of the run's experiments has it: {', '.join(names)}")
 
     blocks_of = composed.get("experiment") or {}
@@ -258,7 +267,7 @@ def _flat(
     experiment: str, everywhere: Mapping[str, Any], rules: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The flat keys that an experiment has. One of factors alone takes only such scale rules."""
-    found = {key: value for key, value in everywhere.items() if _has(experiment, key)}
+    found = {key: value for key, value in everywhere.items() if _follows(experiment, key)}
     if EXPERIMENTS[experiment].FACTORS_ONLY and "scaling" in found:
         given = [_word(name) for name in _as_list("scaling", found.pop("scaling"))]
         kept = [name for name in given if name not in rules or scales.is_factor(rules[str(name)])]
@@ -278,6 +287,11 @@ def _block(experiment: str, value: object, *, axis: bool) -> Mapping[str, Any]:
 
 def _has(experiment: str, key: str) -> bool:
     return ("seed" if key == SEEDS else key) in {k.name for k in EXPERIMENTS[experiment].KEYS}
+
+
+def _follows(experiment: str, key: str) -> bool:
+    """Whether a flat key is for an experiment: it has the key and is no example."""
+    return experiment not in EXAMPLES and _has(experiment, key)
 
 
 def _run_name(value: object) -> str:

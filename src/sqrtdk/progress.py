@@ -20,6 +20,7 @@ MILLISECONDS = {
     "draw_scaling": 9000,
     "draw_related": 4000,
     "draw_precision": 3000,
+    "draw_worked_example": 2000,
     "expect": 2500,
     "cross": 5000,
     "spread": 3000,

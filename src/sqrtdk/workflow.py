@@ -16,7 +16,7 @@ import yaml
 from snakemake.exceptions import WorkflowError
 
 from sqrtdk import config, curves, exact, progress, runs, shards, sources
-from sqrtdk.experiments.registry import EXPERIMENTS, Experiment
+from sqrtdk.experiments.registry import EXAMPLES, EXPERIMENTS, Experiment
 from sqrtdk.figures import FIGURES, TABLES
 
 STATE = Path(".snakemake/sqrtdk")
@@ -112,6 +112,11 @@ class Workflow:
     def tables(self, experiment: str) -> list[str]:
         """The tables that an experiment's figures are drawn from."""
         return [f"{self.folder}/{experiment}/{name}.csv" for name in TABLES[experiment]]
+
+    def summaries(self) -> list[str]:
+        """The summary tables of the run."""
+        sampled = [name for name in self.experiments if name not in EXAMPLES]
+        return [f"{self.folder}/{name}/summary.csv" for name in sampled]
 
     def files(self, experiment: str) -> list[str]:
         """Everything that an experiment's target makes, so that what was deleted is made again."""

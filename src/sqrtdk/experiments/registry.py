@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from sqrtdk.cells import Cell
-from sqrtdk.experiments import precision, related, scaling
+from sqrtdk.experiments import precision, related, scaling, worked_example
 from sqrtdk.keys import Column, Key
 
 
@@ -38,4 +38,9 @@ EXPERIMENTS: dict[str, Experiment] = {
     "scaling": scaling,
     "related": related,
     "precision": precision,
+    "worked_example": worked_example,
 }
+
+EXAMPLES = frozenset({"worked_example"})
+"""Experiments that are one example, not a sample: keys for all experiments leave their numbers
+alone, and nothing is summarized over their seeds."""

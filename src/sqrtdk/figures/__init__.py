@@ -18,10 +18,12 @@ FIGURES = {
     ),
     "related": ("entropy", "gradients"),
     "precision": ("errors",),
+    "worked_example": ("projections", "attention", "gradients"),
 }
 
 TABLES = {
     "scaling": ("summary", "exact", "crossings", "tails", "weights"),
     "related": ("summary", "exact"),
     "precision": ("summary",),
+    "worked_example": ("runs",),
 }

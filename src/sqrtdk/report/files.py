@@ -17,7 +17,7 @@ from sqrtdk import (
     summary,
     tails,
 )
-from sqrtdk.experiments.registry import EXPERIMENTS
+from sqrtdk.experiments.registry import EXAMPLES, EXPERIMENTS
 from sqrtdk.keys import Column
 
 
@@ -51,6 +51,9 @@ def known(experiments: Iterable[str]) -> dict[str, Table]:
     experiments = list(experiments)
     for name in experiments:
         schema = EXPERIMENTS[name].COLUMNS
+        if name in EXAMPLES:
+            result[f"{name}/runs.csv"] = Table("One row per entry of an array.", tuple(schema))
+            continue
         result[f"{name}/runs.csv"] = Table("One row per cell.", tuple(schema))
         result[f"{name}/summary.csv"] = Table(
             "One row per metric and combination of axes, over the seeds.", summary.columns(schema)

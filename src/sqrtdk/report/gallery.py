@@ -19,6 +19,9 @@ LARGEST = 1_500_000
 SOURCES = {
     "scaling-weights": "scaling/weights.csv",
     "scaling-tails": "scaling/tails.csv",
+    "worked_example-projections": "worked_example/runs.csv",
+    "worked_example-attention": "worked_example/runs.csv",
+    "worked_example-gradients": "worked_example/runs.csv",
 }
 """The table that says on which seeds a figure rests, where that is not the summary."""
 

@@ -13,6 +13,7 @@ from markupsafe import Markup
 from sqrtdk import claims, config, distances, summary, tails
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.report import files, gallery, pivots, words
+from sqrtdk.report.example import Example
 from sqrtdk.report.files import read_rows
 
 HERE = Path(__file__).resolve().parent
@@ -48,6 +49,9 @@ def context(folder: Path) -> dict[str, Any]:
     provenance = json.loads(record.read_text(encoding="utf-8")) if record.is_file() else {}
     pictures = gallery.figures(folder, experiments)
     tables = {name: pivots.pivots(name, table, blocks[name]) for name, table in summaries.items()}
+    worked = (
+        read_rows(folder / "worked_example/runs.csv") if "worked_example" in experiments else []
+    )
     return {
         "css": Markup((HERE / "page.css").read_text(encoding="utf-8")),
         "name": settings["name"],
@@ -62,6 +66,8 @@ def context(folder: Path) -> dict[str, Any]:
         "between": claims.BETWEEN,
         "verdicts": {verdict: verdict.replace(" ", "-") for verdict in claims.VERDICTS},
         "questions": words.questions(read_rows(folder / "questions.csv")),
+        "example": Example(worked) if worked else None,
+        "pictured": any(one.stem == "worked_example-projections" for one in pictures),
         "figures": pictures,
         "stems": {figure.stem: figure.caption.title for figure in pictures},
         "crossings": pivots.from_which(

@@ -57,7 +57,7 @@ def prose(text: str) -> Markup:
 def _prose(text: str) -> Markup:
     joined = re.sub(r" (?=[%=≈])|(?<=[=≈]) ", NBSP, text)
     joined = re.sub(r"\(-?[\d.e-]+ to -?[\d.e-]+\)", lambda m: m[0].replace(" ", NBSP), joined)
-    letters = r"(?<![\w-])([dnqk])_([kqvij])(?![\w-])"
+    letters = r"(?<![\w-])([dnqkW])_([kqvij])(?![\w-])"
     text = re.sub(letters, r"<var>\1<sub>\2</sub></var>", str(escape(joined)))
     return Markup(re.sub(r"\^(-?\w+)", lambda m: f"<sup>{m[1].replace('-', '−')}</sup>", text))
 
