@@ -509,7 +509,8 @@ def _count(mask: Mask) -> NDArray[np.intp]:
     if len(flat) == 1 or flat.shape[1] % 8:
         return np.array([np.count_nonzero(one) for one in flat])
     # Eight at a time: a call for each small cell would cost more than its exponentials.
-    return np.sum(np.bitwise_count(flat.view(np.uint64)), axis=-1, dtype=np.intp)
+    found: NDArray[np.intp] = np.sum(np.bitwise_count(flat.view(np.uint64)), axis=-1, dtype=np.intp)
+    return found
 
 
 def _chunks(where: Mask, width: int) -> Iterator[tuple[NDArray[np.intp], ...]]:

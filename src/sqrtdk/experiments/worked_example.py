@@ -105,6 +105,11 @@ def memory(slab: dict[str, Any]) -> int:
     return 2**20
 
 
+def seconds(slab: dict[str, Any]) -> float:
+    """About how long one seed takes on one core."""
+    return 0.01
+
+
 def cells(slab: dict[str, Any]) -> Iterator[Cell]:
     """Both arms of every seed; they share their draw."""
     for seed in range(*slab["seeds"]):

@@ -227,7 +227,14 @@ def _set_places(axes: Axes, span: Span, *, always: bool) -> None:
     log_axis(axes, (span.low, span.high), base=2, along="x")
     near = (span.never / span.high) ** 0.4
     low, high = (span.low * near if always else span.low), span.high / near
-    ticks = {float(tick): style.number(tick) for tick in axes.get_xticks() if low <= tick <= high}
+    ends = (span.always if always else span.low, span.never)
+    ticks: dict[float, str] = {}
+    for tick in axes.get_xticks():
+        label = style.number(tick)
+        # As far apart as their labels are long: some 60 characters fit below a panel.
+        room = math.log(ends[1] / ends[0]) * (len(label) + 3) / 60
+        if low <= tick <= high and (not ticks or math.log(tick / max(ticks)) >= room):
+            ticks[float(tick)] = label
     ticks |= {span.never: "never"} | ({span.always: "always"} if always else {})
     step = span.never / span.high
     axes.set_xlim((span.always if always else span.low) / step**0.5, span.never * step**0.5)
