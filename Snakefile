@@ -6,7 +6,7 @@ What is built from what stands here; how it is built is in src/sqrtdk/.
 
 from pathlib import Path
 
-from sqrtdk.workflow import Workflow, code, pages
+from sqrtdk.workflow import Workflow, benchmarks, code, pages
 
 flow = Workflow(config, workflow.configfiles)
 
@@ -35,6 +35,9 @@ localrules:
     answer,
     trace,
     publish,
+    benchmark,
+    time,
+    report_speed,
 
 
 rule all:
@@ -356,3 +359,50 @@ rule publish:
         folder=subpath(output[0], parent=True),
     shell:
         "python -m sqrtdk.report {params.folder} 2> {log}"
+
+
+rule benchmark:
+    "Measure speed and memory, and write docs/performance.md."
+    input:
+        "docs/performance.md",
+
+
+rule time:
+    "Race the kernel against floor, chapter and PyTorch; measure memory and the whole run."
+    input:
+        code=benchmarks(),
+    output:
+        rounds="results/benchmarks/benchmarks.csv",
+        machine="results/benchmarks/benchmarks.json",
+    log:
+        "results/benchmarks/benchmarks.log",
+    benchmark:
+        "results/benchmarks/benchmarks.tsv"
+    conda:
+        "environment.yml"
+    # Nothing else may run beside it.
+    threads: workflow.cores
+    shell:
+        "python -m benchmarks.measure {output.rounds} 2> {log}"
+
+
+rule report_speed:
+    "The page of the benchmarks, its figure and its table."
+    input:
+        rounds=rules.time.output.rounds,
+        machine=rules.time.output.machine,
+        code=benchmarks(),
+        page="benchmarks/performance.md.j2",
+    output:
+        table="docs/benchmarks.csv",
+        figure="docs/performance.png",
+        page="docs/performance.md",
+    log:
+        "results/benchmarks/page.log",
+    benchmark:
+        "results/benchmarks/page.tsv"
+    conda:
+        "environment.yml"
+    shell:
+        "cp {input.rounds} {output.table} 2> {log}"
+        " && python -m benchmarks.page {input.rounds} {output.figure} {output.page} 2>> {log}"

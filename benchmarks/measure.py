@@ -124,6 +124,24 @@ def memory(named: Mapping[str, Mapping[str, Any]], rounds: int) -> Iterator[Row]
             yield Row("memory time", name, *axes, seconds, "s")
 
 
+SATURATING = ("entropy_nats", "max_weight_gap", "jacobian_norm", "grad_q_rms", "grad_q_median")
+
+
+def single(ds: Sequence[int], rounds: int) -> Iterator[Row]:
+    """By how much float32 is off, relative to float64 on the same draw, without scaling.
+
+    A round is a seed: another draw, not another timing.
+    """
+    for d in ds:
+        for number in range(rounds):
+            double, single = (
+                slabs.row(256, d, dtype=dtype, seed=number) for dtype in ("float64", "float32")
+            )
+            for metric in SATURATING:
+                error = abs(single[metric] - double[metric]) / double[metric]
+                yield Row("float32", metric, "float32", 256, d, number, error, "relative")
+
+
 def workers(named: Mapping[str, Mapping[str, Any]], rounds: int) -> Iterator[Row]:
     """CPU seconds of a whole shard job, and of its random numbers and kernel alone."""
     with tempfile.TemporaryDirectory() as scratch:
@@ -159,14 +177,14 @@ def starts(rounds: int) -> Iterator[Row]:
 
 
 def whole(rounds: int, values: Mapping[str, str]) -> Iterator[Row]:
-    """CPU and wall seconds of the default run into an empty folder, and of its shard jobs."""
+    """CPU and wall seconds of a run into an empty folder, and of the bare work of its cells."""
     for number in range(rounds):
         with tempfile.TemporaryDirectory() as scratch:
             started = time.monotonic()
             command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile")]
             profile = ["--workflow-profile", str(ROOT / "profiles/default")]
-            given = ["--config", *(f"{key}={value}" for key, value in values.items())]
-            used, _ = child([*command, *profile, "--directory", scratch, *given[: 2 * len(values)]])
+            given = [f"{key}={value}" for key, value in values.items()]
+            used, _ = child([*command, *profile, "--directory", scratch, "--config", *given])
             yield Row("whole", "run: CPU", "", "", "", number, used, "s")
             yield Row("whole", "run: wall", "", "", "", number, time.monotonic() - started, "s")
             bare = _cpu(partial(slabs.bare_run, values), 1)
@@ -207,9 +225,10 @@ def main() -> None:
     ]
     rows = list(race(cases, options.rounds))
     rows += memory(slabs.QUICK if few else slabs.MEMORY, options.rounds)
+    rows += single(DS[:2] if few else DS, options.rounds)
     rows += workers(slabs.QUICK if few else slabs.WORKERS, options.rounds)
     rows += starts(options.rounds)
-    rows += whole(options.rounds, slabs.SMALL_RUN if few else {})
+    rows += whole(options.rounds, slabs.SMALL_RUN if few else slabs.RUN)
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(Row._fields)

@@ -14,6 +14,7 @@ import jinja2
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator, ScalarFormatter
 
 from benchmarks.measure import DS, NS
 from sqrtdk import tables
@@ -85,7 +86,7 @@ class Target:
     what: str
     target: str
     values: np.ndarray
-    worst: bool
+    reached: bool
     """Whether it is reached, by the median."""
     where: str = ""
 
@@ -178,6 +179,15 @@ def ratios(rounds: Rounds, one: str, other: str, dtype: str) -> dict[int, dict[i
     return found
 
 
+def errors(rounds: Rounds) -> dict[str, dict[int, str]]:
+    """By how much float32 is off, by metric and d: median with spread over draws."""
+    table = rounds.table[rounds.table["benchmark"] == "float32"]
+    found: dict[str, dict[int, str]] = {}
+    for (metric, d), group in table.groupby(["contestant", "d"], sort=False):
+        found.setdefault(str(metric), {})[int(d)] = shown(list(group["value"].astype(float)), 2)
+    return found
+
+
 def exponents(rounds: Rounds) -> dict[str, str]:
     """Power laws of the kernel's time, fitted in each round over the largest sizes."""
     found = {}
@@ -254,7 +264,10 @@ def draw(rounds: Rounds) -> Figure:
             axis.set_xscale("log", base=2)
             axis.set_yscale("log")
             axis.set_title(f"n = {n}")
-            axis.set_xlabel("d = $d_k$ = $d_v$")
+            axis.set_xlabel("d = d_k = d_v")
+            axis.set_xticks(DS, labels=[str(d) for d in DS])
+            axis.xaxis.set_minor_locator(NullLocator())
+            axis.yaxis.set_major_formatter(ScalarFormatter())
         axes[0].set_ylabel("CPU time / floor")
         figure.legend(
             handles.values(), handles.keys(), loc="outside lower center", ncols=min(4, len(ns) + 1)
@@ -293,6 +306,7 @@ def page(rounds: Rounds, record: Mapping[str, Any], figure: str) -> str:
         jax=ratios(rounds, "jax_batched", "kernel_gram", "float64"),
         exponents=exponents(rounds),
         ds=DS,
+        single=errors(rounds),
         memory={name: shown(list(v)) for name, v in rounds.of("memory").items()},
         memory_time={name: shown(list(v)) for name, v in rounds.of("memory time").items()},
         workers={name: shown(list(v)) for name, v in rounds.of("worker").items()},

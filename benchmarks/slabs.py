@@ -51,7 +51,18 @@ WORKERS = {
 
 QUICK = {"n = 16": slab(16, 4, seeds=2)}
 
-SMALL_RUN = {"grid": "smoke", "experiments": "scaling"}
+RUN = {"experiments": "scaling"}
+SMALL_RUN = RUN | {"grid": "smoke"}
+
+
+def row(n: int, d_k: int, *, dtype: str, seed: int) -> dict[str, Any]:
+    """The row of one cell without scaling."""
+    wanted = slab(n, d_k, seeds=0, dtype=dtype, n_q=64) | {"seeds": [seed, seed + 1]}
+    return next(
+        found
+        for found in cells.rows(scaling.cells(wanted), scaling.COLUMNS)
+        if found["scaling"] == "off"
+    )
 
 
 def bare(slab: Mapping[str, Any]) -> None:
@@ -75,13 +86,10 @@ def bare(slab: Mapping[str, Any]) -> None:
 
 
 def bare_run(values: Mapping[str, str]) -> None:
-    """The random numbers and the kernel of all cells of `scaling` and `related` of a run."""
-    run = config.compose([], values)
-    for name in ("scaling", "related"):
-        settings = run.settings.get(name, {})
-        for one in slabs(settings) if settings else ():
-            seeds = settings["seed"]
-            bare(one | {"seeds": [seeds[0], seeds[-1] + 1]})
+    """The random numbers and the kernel of all cells of `scaling` of a run."""
+    settings = config.compose([], values).settings["scaling"]
+    for one in slabs(settings):
+        bare(one | {"seeds": [settings["seed"][0], settings["seed"][-1] + 1]})
 
 
 def peak_mib() -> float:

@@ -28,7 +28,7 @@ CONF = Path(__file__).resolve().parents[2] / "conf"
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 ENTRY_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
-RESERVED = ("shards",)
+RESERVED = ("shards", "benchmarks")
 
 RUN_KEYS = {
     "name": "Folder of the run, results/<name>/: letters, digits, '_', '-' and '.', at most 64, "
@@ -298,7 +298,9 @@ def _run_name(value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
     if not (isinstance(value, str) and NAME.fullmatch(value)) or value.lower() in RESERVED:
-        raise refuse("name", value, f"{RUN_KEYS['name'].split(': ')[1]} Not {RESERVED[0]}")
+        raise refuse(
+            "name", value, f"{RUN_KEYS['name'].split(': ')[1]} Not {' or '.join(RESERVED)}"
+        )
     return value
 
 

@@ -107,7 +107,7 @@ class Workflow:
             for path, slab in plan.shards.items()
             if path in plan.missing or not plan.missing
         }
-        progress.expect(new, ("all", *self.experiments))
+        progress.expect(new, ("all", *self.experiments, "benchmark"))
 
     def tables(self, experiment: str) -> list[str]:
         """The tables that an experiment's figures are drawn from."""
@@ -230,6 +230,13 @@ def _refuse_repeat(keys: Iterable[str]) -> None:
 def code(module: str) -> list[str]:
     """The source files that a rule running `python -m module` depends on."""
     return [os.path.relpath(path) for path in sources.closure(module)]
+
+
+def benchmarks() -> list[str]:
+    """What the measured speed depends on: the benchmarks and the code that they time."""
+    timed = ("sqrtdk.experiments.scaling", "sqrtdk.provenance")
+    own = sorted(os.path.relpath(path) for path in Path("benchmarks").glob("*.py"))
+    return [*own, *dict.fromkeys(path for module in timed for path in code(module))]
 
 
 def pages() -> list[str]:

@@ -231,8 +231,8 @@ def _set_places(axes: Axes, span: Span, *, always: bool) -> None:
     ticks: dict[float, str] = {}
     for tick in axes.get_xticks():
         label = style.number(tick)
-        # As far apart as their labels are long: some 60 characters fit below a panel.
-        room = math.log(ends[1] / ends[0]) * (len(label) + 3) / 60
+        # As far apart as their labels are long: some 40 characters fit below a panel.
+        room = math.log(ends[1] / ends[0]) * (len(label) + 1) / 40
         if low <= tick <= high and (not ticks or math.log(tick / max(ticks)) >= room):
             ticks[float(tick)] = label
     ticks |= {span.never: "never"} | ({span.always: "always"} if always else {})
