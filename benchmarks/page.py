@@ -306,7 +306,7 @@ def page(rounds: Rounds, record: Mapping[str, Any], figure: str) -> str:
         jax=ratios(rounds, "jax_batched", "kernel_gram", "float64"),
         exponents=exponents(rounds),
         ds=DS,
-        single=errors(rounds),
+        float32=errors(rounds),
         memory={name: shown(list(v)) for name, v in rounds.of("memory").items()},
         memory_time={name: shown(list(v)) for name, v in rounds.of("memory time").items()},
         workers={name: shown(list(v)) for name, v in rounds.of("worker").items()},

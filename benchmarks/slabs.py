@@ -37,8 +37,8 @@ MEMORY = {
     "n = 4096": slab(4096, 64, seeds=1),
     "n = 16384": slab(16384, 64, seeds=1),
     "n_k = 65536, 64 queries": slab(65536, 64, seeds=1, n_q=64),
-    "n_k = 65536, 4096 queries": slab(65536, 64, seeds=1, n_q=4096),
-    "n_k = 65536, 4096 queries, float32": slab(65536, 64, seeds=1, n_q=4096, dtype="float32"),
+    "n_k = 65536, 512 queries": slab(65536, 64, seeds=1, n_q=512),
+    "n_k = 65536, 512 queries, float32": slab(65536, 64, seeds=1, n_q=512, dtype="float32"),
 }
 """Peaks that the page states, and what they grow with."""
 
