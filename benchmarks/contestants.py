@@ -253,7 +253,6 @@ def jax_batched(case: Case) -> Run:
     def loss(logits: Any, v: Any, g: Any) -> Any:
         return jnp.sum((jax.nn.softmax(logits) @ v) * g)
 
-    @jax.jit
     def all_of(q: Any, k: Any, v: Any, g: Any) -> Any:
         found = []
         for scale in case.scales:
@@ -268,5 +267,6 @@ def jax_batched(case: Case) -> Run:
             found += [jnp.linalg.norm(x, axis=-1) for x in each]
         return found
 
+    compiled = jax.jit(all_of)
     arrays = [jnp.asarray(array) for array in case.draw()]
-    return lambda: jax.block_until_ready(all_of(*arrays))
+    return lambda: jax.block_until_ready(compiled(*arrays))

@@ -59,7 +59,8 @@ class Rounds:
 
     def total(self, contestant: str, dtype: str, cases: Sequence[tuple[int, int]]) -> np.ndarray:
         """The same, summed over cases; raises KeyError where one was not measured."""
-        return np.sum([self._race[contestant, dtype, str(n), str(d)] for n, d in cases], axis=0)
+        each = [self._race[contestant, dtype, str(n), str(d)] for n, d in cases]
+        return np.asarray(np.sum(each, axis=0))
 
     def cases(self, *contestants: str, dtype: str = "float64") -> list[tuple[int, int]]:
         """The cases that all of these ran."""
@@ -184,13 +185,15 @@ def errors(rounds: Rounds) -> dict[str, dict[int, str]]:
     table = rounds.table[rounds.table["benchmark"] == "float32"]
     found: dict[str, dict[int, str]] = {}
     for (metric, d), group in table.groupby(["contestant", "d"], sort=False):
-        found.setdefault(str(metric), {})[int(d)] = shown(list(group["value"].astype(float)), 2)
+        found.setdefault(str(metric), {})[int(str(d))] = shown(
+            list(group["value"].astype(float)), 2
+        )
     return found
 
 
 def exponents(rounds: Rounds) -> dict[str, str]:
     """Power laws of the kernel's time, fitted in each round over the largest sizes."""
-    found = {}
+    found: dict[str, str] = {}
     grid = rounds.cases("kernel_direct")
     for n in NS:
         found |= _fit(rounds, f"time against d, n = {n}", [(n, d) for d in DS[-3:]], 1, grid)
