@@ -15,7 +15,7 @@ import psutil
 import yaml
 from snakemake.exceptions import WorkflowError
 
-from sqrtdk import config, curves, exact, progress, runs, shards, sources
+from sqrtdk import config, curves, exact, interrupts, progress, runs, shards, sources
 from sqrtdk.experiments.registry import EXAMPLES, EXPERIMENTS, Experiment
 from sqrtdk.figures import FIGURES, TABLES
 
@@ -35,6 +35,7 @@ class Workflow:
         # Jobs call `python`; it has to be this one, also where the environment is not activated.
         os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
         arguments = sys.argv[1:]
+        interrupts.install()
         # Not a parameter of a rule: a new command line alone makes no result stale.
         os.environ["SQRTDK_COMMAND"] = shlex.join(["snakemake", *arguments])
         try:
@@ -154,6 +155,8 @@ class Workflow:
 
     def begin(self) -> None:
         """Take the lock of results/, or refuse a second run; open the progress log."""
+        # Snakemake put its handler over ours meanwhile.
+        interrupts.install()
         try:
             RESULTS.mkdir(exist_ok=True)
             self._lock = (RESULTS / ".lock").open("a+")

@@ -1,0 +1,39 @@
+"""Stopping a run: at once, with one line, and with nothing lost.
+
+Every file is written whole or not at all, so jobs may die at any moment. Snakemake's own handler of
+SIGTERM waits for the jobs, and waits for ever where the signal comes while it holds its lock.
+"""
+
+import contextlib
+import os
+import signal
+import sys
+from types import FrameType
+
+import psutil
+
+WORDS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "a closed terminal"}
+
+
+def install() -> None:
+    """Let each of these signals stop this process and all that it started."""
+    for number in WORDS:
+        # A run that was started to outlive its terminal (nohup) is left to.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, stop)
+
+
+def stop(number: int, frame: FrameType | None) -> None:
+    """Kill the jobs, say what it means, and end with the code that shells give a signal."""
+    for _ in range(3):
+        # Again, because a thread of Snakemake may start the next job where one has ended.
+        for process in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+    line = (
+        f"\nsqrtdk: stopped by {WORDS[signal.Signals(number)]}; what is finished is kept, and the "
+        "same command goes on from there\n"
+    )
+    # Not print: its buffer may be locked by what was interrupted.
+    os.write(sys.stderr.fileno(), line.encode())
+    os._exit(128 + number)
