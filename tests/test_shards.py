@@ -101,7 +101,23 @@ def test_other_columns_or_a_strange_file_make_no_shard(tmp_path: Path) -> None:
     (path,) = plan(tmp_path, wanted).shards
     for text in ("", "not a shard\n", "# [1]\n", '# {"d_k": 2}\n'):
         path.write_text(text, encoding="utf-8")
-        assert plan(tmp_path, wanted).missing == {path}
+        again = plan(tmp_path, wanted)
+        assert again.missing == {path.with_suffix(".2.csv")}
+        assert again.damaged == {path}
+
+
+def test_a_damaged_shard_is_left_alone_and_the_next_name_serves(tmp_path: Path) -> None:
+    wanted = settings([2], [0])
+    first = plan(tmp_path, wanted)
+    compute(first)
+    (path,) = first.shards
+    for number in (2, 3):
+        (latest,) = plan(tmp_path, wanted).shards
+        latest.write_text(latest.read_text(encoding="utf-8")[:-9], encoding="utf-8")
+        again = plan(tmp_path, wanted)
+        assert set(again.shards) == again.missing == {path.with_suffix(f".{number}.csv")}
+        compute(again)
+        assert not plan(tmp_path, wanted).missing
 
 
 def test_shards_that_other_code_made_do_not_serve(tmp_path: Path) -> None:

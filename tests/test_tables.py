@@ -135,3 +135,25 @@ def test_shards_that_disagree_about_a_cell_are_refused() -> None:
         tables.TableError, match=r"two shards disagree about the cell \(16, 'off'\)"
     ):
         runs.merge([["16", "off", "0.1", ""], ["16", "off", "0.2", ""]], COLUMNS)
+
+
+def test_a_table_that_was_changed_after_it_was_written_is_told_from_one_that_was_not(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "runs.csv"
+    assert not tables.is_changed(path)
+    tables.write_guarded(path, "a\n1\n")
+    assert path.read_text(encoding="utf-8") == "a\n1\n"
+    assert not tables.is_changed(path)
+    path.write_text("a\n2\n", encoding="utf-8")
+    assert tables.is_changed(path)
+    tables.write_guarded(path, "a\n2\n")
+    assert not tables.is_changed(path)
+    path.unlink()
+    assert not tables.is_changed(path)
+
+
+def test_a_table_without_a_digest_is_taken_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_text("a\n1\n", encoding="utf-8")
+    assert not tables.is_changed(path)

@@ -218,15 +218,90 @@ def test_whatever_is_deleted_of_a_run_is_made_again(
     assert [name for name in victims if after.get(name) != before[name]] == []
 
 
-def test_a_damaged_shard_is_named_and_reaches_no_table(tmp_path: Path) -> None:
-    tiny = ("--config", "name=mine", *TINY)
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "truncated": lambda content: content[: len(content) // 2],
+    "a flipped bit": lambda content: content[:900] + bytes([content[900] ^ 1]) + content[901:],
+    "an edited digit": lambda content: content.replace(b"0.1", b"0.2", 1),
+    "an edited slab": lambda content: content.replace(b'"d_v": 64', b'"d_v": 63', 1),
+    "a row twice": lambda content: b"\n".join(
+        [*(lines := content.split(b"\n"))[:3], lines[2], *lines[3:]]
+    ),
+    "empty": lambda content: b"",
+    "no text at all": lambda content: bytes(range(256)),
+}
+
+
+def test_damaged_shards_are_named_and_made_again_and_no_other(
+    tmp_path: Path, snapshot: Snapshot
+) -> None:
+    sizes = [1, 2, 3, 4, 5, 6, 7, 8]
+    tiny = ("--config", "name=mine", "experiments=scaling", f"d_k={sizes}", *TINY[1:])
     assert snakemake(tmp_path, table(), *tiny).returncode == 0
-    victim = sorted((tmp_path / "results/shards/scaling").glob("*.csv"))[0]
-    victim.write_text(victim.read_text(encoding="utf-8").replace("0.1", "0.2", 1), "utf-8")
+    whole = (tmp_path / table()).read_bytes()
+    before = snapshot(tmp_path / "results/shards")
+    written = {path: path.stat().st_mtime_ns for path in tmp_path.glob("results/shards/*/*.csv")}
+    victims = sorted(tmp_path.glob("results/shards/scaling/*.csv"))[: len(DAMAGE)]
+    for path, damage in zip(victims, DAMAGE.values(), strict=True):
+        path.write_bytes(damage(path.read_bytes()))
+        assert path.read_bytes() != before[f"scaling/{path.name}"]
+    dry = snakemake(tmp_path, table(), "-n", *tiny)
     done = snakemake(tmp_path, table(), *tiny)
-    assert done.returncode != 0
-    assert f"{victim.name} is damaged" in done.stderr
-    assert not (tmp_path / table()).exists()
+    assert done.returncode == 0, done.stderr
+    for path in victims:
+        line = f"sqrtdk: {path.relative_to(tmp_path)} is damaged; what it held is computed again"
+        assert line in done.stderr
+        assert line in dry.stderr
+        # The damaged file is evidence; the cells are where the next one of its name is.
+        assert path.with_suffix(".2.csv").read_bytes() == before[f"scaling/{path.name}"]
+    assert (tmp_path / table()).read_bytes() == whole
+    assert {path for path, when in written.items() if path.stat().st_mtime_ns != when} == set(
+        victims
+    )
+    after = snakemake(tmp_path, table(), "-n", *tiny)
+    assert "measure" not in after.stdout + after.stderr
+
+
+def test_an_edited_table_is_named_and_nothing_is_made_of_it(
+    smoke: Path, tmp_path: Path, snapshot: Snapshot
+) -> None:
+    shutil.copytree(smoke, tmp_path, dirs_exist_ok=True)
+    edited = tmp_path / "results/smoke/scaling/runs.csv"
+    whole = edited.read_bytes()
+    edited.write_bytes(whole.replace(b"0.1", b"0.2", 1))
+    before = snapshot(tmp_path)
+    said = "sqrtdk: results/smoke/scaling/runs.csv was changed after it was written"
+    dry = snakemake(tmp_path, "-n", *SMOKE)
+    assert dry.returncode == 0
+    assert said in dry.stderr
+    done = snakemake(tmp_path, *SMOKE)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith(f"{said}; move it away or delete it")
+    assert snapshot(tmp_path) == before
+    edited.unlink()
+    assert snakemake(tmp_path, table("smoke"), *SMOKE).returncode == 0
+    assert edited.read_bytes() == whole
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_run_ends_at_once_with_one_line(tmp_path: Path, number: signal.Signals) -> None:
+    command = [sys.executable, "-m", "snakemake", "-s", str(ROOT / "Snakefile")]
+    arguments = ("--config", "grid=smoke", "name=smoke", "experiments=scaling", "seeds=400")
+    process = subprocess.Popen(
+        [*command, *arguments], cwd=tmp_path, env=environment(), start_new_session=True,
+        stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+        # Whoever runs the tests in the background may have it ignored.
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
+    )  # fmt: skip
+    folder = tmp_path / "results/shards/scaling"
+    deadline = time.monotonic() + 60
+    while not list(folder.glob("dk*.csv")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.killpg(process.pid, number)
+    # Snakemake alone would wait for its jobs, if not for ever.
+    _, said = process.communicate(timeout=10)
+    assert process.returncode == 128 + number
+    assert said.splitlines()[-1].startswith("sqrtdk: stopped by ")
+    assert "Traceback" not in said
 
 
 def test_a_failing_cell_is_named_with_its_traceback_and_the_rest_is_finished(
@@ -315,9 +390,9 @@ def test_a_mistake_is_answered_with_one_line_before_any_job(
 
 
 def commands() -> list[str]:
-    """The modules that the Snakefile's shell commands run, in the order of its rules."""
+    """The package's modules that the Snakefile's shell commands run, in the order of its rules."""
     text = (ROOT / "Snakefile").read_text(encoding="utf-8")
-    return re.findall(r"python -m ([\w.{}]+)", text)
+    return re.findall(r"python -m ((?:sqrtdk|\{)[\w.{}]*)", text)
 
 
 def modules() -> list[str]:
@@ -352,7 +427,9 @@ def test_what_a_rule_lists_is_what_its_module_imports(module: str) -> None:
 
 def test_every_rule_that_runs_a_module_lists_its_code() -> None:
     text = (ROOT / "Snakefile").read_text(encoding="utf-8")
-    rules = [rule for rule in re.split(r"\n *rule\b", text) if "python -m " in rule]
+    rules = [
+        rule for rule in re.split(r"\n *rule\b", text) if re.search(r"python -m (sqrtdk|\{)", rule)
+    ]
     assert len(rules) == len(commands())
     for rule, module in zip(rules, commands(), strict=True):
         listed = re.findall(r'code\(f?"([^"]+)"\)', rule)

@@ -346,7 +346,7 @@ def main() -> None:
         for path in paths
     }
     rows = ledger(config.load(configuration), summaries)
-    tables.write_atomically(out, tables.text(rows, COLUMNS))
+    tables.write_guarded(out, tables.text(rows, COLUMNS))
 
 
 if __name__ == "__main__":

@@ -109,7 +109,7 @@ def main() -> None:
     """Write the crossings of the run whose config is first, by its summary.csv, to the third."""
     settings = config.load(Path(sys.argv[1])).settings["scaling"]
     table = summary.read(Path(sys.argv[2]), summary.columns(scaling.COLUMNS))
-    tables.write_atomically(Path(sys.argv[3]), tables.text(rows(settings, table), COLUMNS))
+    tables.write_guarded(Path(sys.argv[3]), tables.text(rows(settings, table), COLUMNS))
 
 
 if __name__ == "__main__":

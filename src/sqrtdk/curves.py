@@ -76,13 +76,13 @@ def main() -> None:
     found = points(experiment, settings)
     known = {}
     for name in exact.specs(point for _, point in found):
-        shard = path.parents[2] / "shards" / "exact" / name
+        shard = tables.sound(path.parents[2] / "shards" / "exact" / name)
         for n_k, d_k, scale, *numbers in tables.read_sealed(shard, exact.COLUMNS):
             point = Point(int(n_k), float(d_k), float(scale))
             known[point] = Expectations(*map(float, numbers))
     metrics = [column.name for column in EXPERIMENTS[experiment].COLUMNS if not column.axis]
     table = rows(found, known, n_qs=settings.get("n_q", []), metrics=metrics)
-    tables.write_atomically(path, tables.text(table, COLUMNS))
+    tables.write_guarded(path, tables.text(table, COLUMNS))
 
 
 if __name__ == "__main__":

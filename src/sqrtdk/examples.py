@@ -61,7 +61,7 @@ def main(
 ) -> None:
     """Write the rows of the `scaling` of the run whose config is named first to the second path."""
     settings = config.load(Path(sys.argv[1])).settings["scaling"]
-    tables.write_atomically(Path(sys.argv[2]), tables.text(rows(settings), columns))
+    tables.write_guarded(Path(sys.argv[2]), tables.text(rows(settings), columns))
 
 
 if __name__ == "__main__":

@@ -142,7 +142,7 @@ def main() -> None:
     """Answer the questions of the run whose config is named first, into the second path."""
     path = Path(sys.argv[1])
     found = rows(config.load(path), path.parent)
-    tables.write_atomically(Path(sys.argv[2]), tables.text(found, COLUMNS))
+    tables.write_guarded(Path(sys.argv[2]), tables.text(found, COLUMNS))
 
 
 if __name__ == "__main__":

@@ -88,7 +88,7 @@ def main() -> None:
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(column.name for column in columns)
     writer.writerows(merge(found, columns))
-    tables.write_atomically(path, buffer.getvalue())
+    tables.write_guarded(path, buffer.getvalue())
 
 
 if __name__ == "__main__":

@@ -26,10 +26,15 @@ ALONE: dict[str, Any] = {"": {}}
 
 @dataclass(frozen=True)
 class Plan:
-    """The shards that together hold every cell of an experiment: `{path: slab}`."""
+    """The shards that together hold every cell of an experiment: `{path: slab}`.
+
+    `missing` are those to be computed, `damaged` the files of shards that do not serve because
+    they are not what was written.
+    """
 
     shards: dict[Path, Slab]
     missing: frozenset[Path]
+    damaged: frozenset[Path]
 
 
 def slabs(settings: Mapping[str, Any], within: Sequence[str] = ()) -> Iterator[Slab]:
@@ -71,19 +76,24 @@ def plan(
         if slab is not None and _is_shard(path, slab, columns):
             on_disk.setdefault(_identity(slab), []).append((path, slab))
     chosen: dict[Path, Slab] = {}
-    missing = []
+    missing, damaged = [], []
     for slab in slabs(settings, within):
         slab["code"] = code
         rules, seeds = slab.get("scaling", ALONE), settings["seed"]
         needed = {name: set(seeds) for name in rules}
         for path, there in on_disk.get(_identity(slab), ()):
-            if _take(needed, rules, there):
+            if not tables.is_whole(path):
+                damaged.append(path)
+            elif _take(needed, rules, there):
                 chosen[path] = there
         for new in _cut(slab, needed, shard_seeds):
-            path = folder / file_name(new, columns)
+            wanted = folder / file_name(new, columns)
+            path = tables.sound(wanted)
+            if path != wanted:
+                damaged.append(wanted)
             chosen[path] = new
             missing.append(path)
-    return Plan(chosen, frozenset(missing))
+    return Plan(chosen, frozenset(missing), frozenset(damaged))
 
 
 def file_name(slab: Slab, columns: Sequence[Column]) -> str:
@@ -98,7 +108,7 @@ def file_name(slab: Slab, columns: Sequence[Column]) -> str:
 def _is_shard(path: Path, slab: Slab, columns: Sequence[Column]) -> bool:
     """Whether a file's name is the address of what it says it holds."""
     try:
-        return path.name == file_name(slab, columns)
+        return tables.first_name(path) == file_name(slab, columns)
     except (KeyError, TypeError, ValueError, AttributeError):
         return False
 

@@ -153,7 +153,7 @@ def main() -> None:
     schema = EXPERIMENTS[experiment].COLUMNS
     known = exact_values(settings, read(exact, curves.COLUMNS))
     rows = summarize(read(runs, schema), schema, known)
-    tables.write_atomically(path, tables.text(rows, columns(schema)))
+    tables.write_guarded(path, tables.text(rows, columns(schema)))
 
 
 if __name__ == "__main__":

@@ -7,9 +7,11 @@ same bits, an empty field where a value is undefined, rows sorted by their axes.
 import csv
 import hashlib
 import io
+import itertools
 import json
 import math
 import os
+import re
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -71,6 +73,26 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         raise
 
 
+def write_guarded(path: Path, content: str) -> None:
+    """Write a table whole or not at all, and beside it a digest that tells whether it changed."""
+    # First the digest: what made the table before was deleted when its job began.
+    write_atomically(_guard(path), f"{_digest(content)}\n")
+    write_atomically(path, content)
+
+
+def is_changed(path: Path) -> bool:
+    """Whether a table that `write_guarded` wrote is there and is not what it wrote."""
+    try:
+        found = _digest(path.read_text(encoding="utf-8", errors="replace"))
+        return found != _guard(path).read_text(encoding="ascii").strip()
+    except FileNotFoundError:
+        return False
+
+
+def _guard(path: Path) -> Path:
+    return path.parent / f".{path.name}.sha256"
+
+
 def address(content: Row, columns: Sequence[Column]) -> str:
     """Digest of what a shard's numbers depend on: what was asked for, and the columns."""
     text = json.dumps([content, [column.name for column in columns]], sort_keys=True)
@@ -94,14 +116,47 @@ def read_slab(path: Path) -> Row | None:
     return slab if isinstance(slab, dict) else None
 
 
+def is_whole(path: Path) -> bool:
+    """Whether a shard is all that was written of it, and nothing else."""
+    return path.is_file() and _sealed_lines(path) is not None
+
+
+def sound(path: Path) -> Path:
+    """Where a shard is, or is to be written: `path`, or the next name where a damaged file is.
+
+    A damaged file is left alone. Snakemake would hold one that was only there to be replaced for
+    done, and whoever looks for the cause wants to see it.
+    """
+    for number in itertools.count(2):
+        if not path.exists() or is_whole(path):
+            break
+        path = path.with_name(f"{first_name(path)[: -len('.csv')]}.{number}.csv")
+    return path
+
+
+def first_name(path: Path) -> str:
+    """The name that a shard had before `sound` gave it another one.
+
+    >>> first_name(Path("results/dk4-s0000-0020-1a2b.3.csv"))
+    'dk4-s0000-0020-1a2b.csv'
+    """
+    return re.sub(r"\.\d+\.csv$", ".csv", path.name)
+
+
+def _sealed_lines(path: Path) -> list[str] | None:
+    """The lines between a shard's slab and its seal, or None where the seal is broken."""
+    body, _, seal = path.read_text(encoding="utf-8", errors="replace").rpartition("# rows=")
+    lines = body.splitlines()[1:]
+    return lines if seal == f"{len(lines) - 1} sha256={_digest(body)}\n" else None
+
+
 def read_sealed(path: Path, columns: Sequence[Column]) -> list[list[str]]:
     """The rows of a shard as text fields, so that no digit changes on the way.
 
     Raises TableError where the seal is broken or the columns are other ones.
     """
-    body, _, seal = path.read_text(encoding="utf-8", errors="replace").rpartition("# rows=")
-    lines = body.splitlines()[1:]
-    if seal != f"{len(lines) - 1} sha256={_digest(body)}\n":
+    lines = _sealed_lines(path)
+    if lines is None:
         raise TableError(f"{path} is damaged: its content does not match its digest; delete it")
     header, *rows = csv.reader(lines)
     if header != [column.name for column in columns]:

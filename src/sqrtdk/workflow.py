@@ -15,7 +15,7 @@ import psutil
 import yaml
 from snakemake.exceptions import WorkflowError
 
-from sqrtdk import config, curves, exact, interrupts, progress, runs, shards, sources
+from sqrtdk import config, curves, exact, interrupts, progress, runs, shards, sources, tables
 from sqrtdk.experiments.registry import EXAMPLES, EXPERIMENTS, Experiment
 from sqrtdk.figures import FIGURES, TABLES
 
@@ -54,7 +54,21 @@ class Workflow:
         self.folder = RESULTS / self.name
         self.experiments = list(self.run.settings)
         self._lock: TextIO | None = None
+        self._changed = self._check_what_is_there()
         self._expect()
+
+    def _check_what_is_there(self) -> list[Path]:
+        """Name every damaged shard, whose cells are computed again, and return changed tables."""
+        damaged = {path for plan in self.plans.values() for path in plan.damaged}
+        expected = {SHARDS / "exact" / name for specs in self.exact.values() for name in specs}
+        damaged |= {path for path in expected if tables.sound(path) != path}
+        for path in sorted(damaged):
+            note = "is damaged; what it held is computed again, into another file"
+            print(f"sqrtdk: {path} {note}", file=sys.stderr)
+        changed = [path for path in sorted(self.folder.rglob("*.csv")) if tables.is_changed(path)]
+        for path in changed:
+            print(f"sqrtdk: {path} was changed after it was written", file=sys.stderr)
+        return changed
 
     @property
     def request(self) -> str:
@@ -80,7 +94,7 @@ class Workflow:
 
     def expected(self, experiment: str) -> list[str]:
         """The shards that hold an experiment's exact expectations."""
-        return [str(SHARDS / "exact" / name) for name in self.exact[experiment]]
+        return [str(tables.sound(SHARDS / "exact" / name)) for name in self.exact[experiment]]
 
     def slab(self, wildcards: Any) -> str:
         """What one shard job measures, as JSON."""
@@ -95,7 +109,7 @@ class Workflow:
 
     def points(self, wildcards: Any) -> str:
         """The points of one shard of expectations, as JSON."""
-        name = f"{wildcards.points}.csv"
+        name = tables.first_name(Path(f"{wildcards.points}.csv"))
         for specs in self.exact.values():
             if name in specs:
                 return json.dumps(specs[name])
@@ -171,6 +185,13 @@ class Workflow:
                 f"sqrtdk: another run is at work in {RESULTS}/ (process {holder}); wait for it or "
                 "stop it, then give this command again"
             ) from None
+        if self._changed:
+            # Nothing is to be drawn from it, and it may be somebody's work.
+            one = self._changed[0]
+            raise WorkflowError(
+                f"sqrtdk: {one} was changed after it was written; move it away or delete it, and "
+                "it is made again"
+            )
         self._lock.truncate(0)
         self._lock.write(f"{os.getpid()}\n")
         self._lock.flush()
