@@ -6,7 +6,7 @@ What is built from what stands here; how it is built is in src/sqrtdk/.
 
 from pathlib import Path
 
-from sqrtdk.workflow import Workflow, benchmarks, code, pages
+from sqrtdk.workflow import Workflow, benchmarks, code, pages, reference
 
 flow = Workflow(config, workflow.configfiles)
 
@@ -35,6 +35,7 @@ localrules:
     answer,
     trace,
     publish,
+    verify,
     benchmark,
     time,
     report_speed,
@@ -359,6 +360,20 @@ rule publish:
         folder=subpath(output[0], parent=True),
     shell:
         "python -m sqrtdk.report {params.folder} 2> {log}"
+
+
+rule verify:
+    "Compare the run's numbers with those that the project's own machine had."
+    input:
+        runs=f"{flow.folder}/scaling/runs.csv",
+        code=code("sqrtdk.verify"),
+        reference=reference(),
+    log:
+        f"{flow.folder}/logs/verify.log",
+    conda:
+        "environment.yml"
+    shell:
+        "python -m sqrtdk.verify {input.runs} 2>&1 | tee {log}"
 
 
 rule benchmark:

@@ -15,7 +15,18 @@ import psutil
 import yaml
 from snakemake.exceptions import WorkflowError
 
-from sqrtdk import config, curves, exact, interrupts, progress, runs, shards, sources, tables
+from sqrtdk import (
+    config,
+    curves,
+    exact,
+    interrupts,
+    progress,
+    runs,
+    shards,
+    sources,
+    tables,
+    verify,
+)
 from sqrtdk.experiments.registry import EXAMPLES, EXPERIMENTS, Experiment
 from sqrtdk.figures import FIGURES, TABLES
 
@@ -122,7 +133,7 @@ class Workflow:
             for path, slab in plan.shards.items()
             if path in plan.missing or not plan.missing
         }
-        progress.expect(new, ("all", *self.experiments, "benchmark"))
+        progress.expect(new, ("all", *self.experiments, "verify", "benchmark"))
 
     def tables(self, experiment: str) -> list[str]:
         """The tables that an experiment's figures are drawn from."""
@@ -254,6 +265,11 @@ def _refuse_repeat(keys: Iterable[str]) -> None:
 def code(module: str) -> list[str]:
     """The source files that a rule running `python -m module` depends on."""
     return [os.path.relpath(path) for path in sources.closure(module)]
+
+
+def reference() -> str:
+    """The numbers that a run is compared with."""
+    return os.path.relpath(verify.REFERENCE)
 
 
 def benchmarks() -> list[str]:

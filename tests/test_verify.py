@@ -1,0 +1,78 @@
+"""The check that a run reproduces the reference numbers."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sqrtdk import cells, tables, verify
+from sqrtdk.experiments import scaling
+
+RULES = {
+    "off": {"rule": "constant", "value": 1},
+    "on": {"rule": "power", "exponent": 0.5},
+}
+
+
+@pytest.fixture(scope="module")
+def measured() -> list[tables.Row]:
+    """The reference's cells, measured here and now."""
+    found = []
+    for d_k in (1, 16, 64, 1024):
+        for n_k in (16, 64):
+            slab: dict[str, Any] = {
+                "d_k": d_k, "n_k": n_k, "n_q": 64, "d_v": 64, "dtype": "float64",
+                "inputs": {"gaussian": {"law": "gaussian"}}, "scaling": RULES, "seeds": [0, 2],
+            }  # fmt: skip
+            found += cells.rows(scaling.cells(slab), scaling.COLUMNS)
+    return found
+
+
+def check(path: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "sqrtdk.verify", str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_todays_code_reproduces_the_reference(measured: list[tables.Row]) -> None:
+    found = verify.compare(measured, verify.read(verify.REFERENCE))
+    assert found.differ == []
+    assert found.lacking == 0
+    assert found.agree == found.cells * (len(scaling.COLUMNS) - 7) == 32 * 40
+
+
+def test_a_number_that_is_off_is_named_with_its_cell(
+    measured: list[tables.Row], tmp_path: Path
+) -> None:
+    off = [dict(row) for row in measured]
+    off[3]["entropy_nats"] *= 1 + 1e-9
+    off[4]["grad_q_rms"] *= 1 + 1e-13
+    path = tmp_path / "runs.csv"
+    tables.write_atomically(path, tables.text(off, scaling.COLUMNS))
+    done = check(path)
+    assert done.returncode == 1
+    (line, total) = done.stdout.splitlines()
+    assert line.startswith("sqrtdk: d_k=1 n_k=16 n_q=64 inputs=gaussian dtype=float64 scaling=on")
+    assert "entropy_nats is" in line
+    assert "1279 of 1280 numbers agree" in total
+    assert "does not reproduce" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_run_with_other_cells_has_nothing_to_compare(
+    measured: list[tables.Row], tmp_path: Path
+) -> None:
+    path = tmp_path / "runs.csv"
+    others = [row | {"d_k": 3} for row in measured]
+    tables.write_atomically(path, tables.text(others, scaling.COLUMNS))
+    done = check(path)
+    assert done.returncode == 1
+    assert "has none of the 32 cells of the reference" in done.stderr
+    some = [*measured[:5], *others]
+    found = verify.compare(some, verify.read(verify.REFERENCE))
+    assert (found.cells, found.lacking) == (5, 27)
