@@ -1,6 +1,5 @@
 """What the Snakefile needs to know: the run, its shards, and what each rule depends on."""
 
-import fcntl
 import hashlib
 import json
 import math
@@ -20,6 +19,7 @@ from sqrtdk import (
     curves,
     exact,
     interrupts,
+    lock,
     progress,
     runs,
     shards,
@@ -184,18 +184,17 @@ class Workflow:
         interrupts.install()
         try:
             RESULTS.mkdir(exist_ok=True)
-            self._lock = (RESULTS / ".lock").open("a+")
+            self._lock = lock.take(RESULTS)
         except OSError as error:
             raise WorkflowError(f"sqrtdk: cannot write to {RESULTS}/: {error.strerror}") from None
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._lock.seek(0)
-            holder = self._lock.read().strip()
+        except lock.LockedError as error:
             raise WorkflowError(
-                f"sqrtdk: another run is at work in {RESULTS}/ (process {holder}); wait for it or "
-                "stop it, then give this command again"
+                f"sqrtdk: another run is at work in {RESULTS}/ ({error}); wait for it or stop it, "
+                "then give this command again"
             ) from None
+        link = lock.links_out(RESULTS, [SHARDS, self.folder])
+        if link is not None:
+            raise WorkflowError(f"sqrtdk: {link} leads out of {RESULTS}/; nothing is written there")
         if self._changed:
             # Nothing is to be drawn from it, and it may be somebody's work.
             one = self._changed[0]
@@ -203,9 +202,6 @@ class Workflow:
                 f"sqrtdk: {one} was changed after it was written; move it away or delete it, and "
                 "it is made again"
             )
-        self._lock.truncate(0)
-        self._lock.write(f"{os.getpid()}\n")
-        self._lock.flush()
         progress.keep_log(self.folder / "logs" / "progress.log")
 
 
