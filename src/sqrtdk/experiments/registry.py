@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from sqrtdk.cells import Cell
-from sqrtdk.experiments import precision, related, scaling
+from sqrtdk.experiments import precision, related, scaling, training
 from sqrtdk.keys import Column, Key
 
 
@@ -35,4 +35,5 @@ EXPERIMENTS: dict[str, Experiment] = {
     "scaling": scaling,
     "related": related,
     "precision": precision,
+    "training": training,
 }
