@@ -79,7 +79,8 @@ def loss_of(logits: Floats, batch: Batch, loss: Loss) -> Floats:
     else:
         error = softmax(logits) @ batch.values - _wanted(batch)
         each = np.sum(error * error, axis=-1) / 2
-    return np.asarray(np.mean(each, axis=-1))
+    mean: Floats = np.mean(each, axis=-1)
+    return mean
 
 
 def loss_by_logits(weights: Floats, batch: Batch, loss: Loss) -> Floats:

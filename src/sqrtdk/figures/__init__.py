@@ -18,10 +18,12 @@ FIGURES = {
     ),
     "related": ("entropy", "gradients"),
     "precision": ("errors",),
+    "training": ("curves", "steps", "rates", "noise"),
 }
 
 TABLES = {
     "scaling": ("summary", "exact", "crossings", "tails", "weights"),
     "related": ("summary", "exact"),
     "precision": ("summary",),
+    "training": ("summary", "rates", "twins"),
 }
