@@ -82,8 +82,11 @@ def rows(settings: Mapping[str, Any], runs: pd.DataFrame) -> Iterator[tables.Row
         for arm, cells in frame.groupby(["scaling", "learning_rate"], sort=True):
             scaling, rate = str(arm[0]), float(str(arm[1]))
             seeds = cells.set_index("seed")["steps_to_90"]
-            row = dict(zip(task, at, strict=True)) | {"scaling": scaling, "learning_rate": rate}
-            row |= _measured(seeds) | {
+            row: tables.Row = {
+                **dict(zip(task, at, strict=True)),
+                "scaling": scaling,
+                "learning_rate": rate,
+                **_measured(seeds),
                 "steps": budget,
                 "final_accuracy": float(cells["accuracy"].mean()),
             }
@@ -93,12 +96,11 @@ def rows(settings: Mapping[str, Any], runs: pd.DataFrame) -> Iterator[tables.Row
         _, scaled = fastest.get(scaled_arm(settings["scaling"]) or "", (None, None))
         for row in found:
             best, seeds = fastest[row["scaling"]]
-            yield row | (
-                {"best": 1, "edge": _edge(row["learning_rate"], settings["learning_rate"])}
-                | compare(seeds, scaled)
-                if row is best
-                else {"best": 0, "edge": ""} | compare(seeds, None)
-            )
+            if row is best:
+                edge = _edge(row["learning_rate"], settings["learning_rate"])
+                yield row | {"best": 1, "edge": edge} | compare(seeds, scaled)
+            else:
+                yield row | {"best": 0, "edge": ""} | compare(seeds, None)
 
 
 def _measured(seeds: Seeds) -> tables.Row:
