@@ -255,6 +255,7 @@ rule twin:
     "The same runs without scaling, from smaller weights."
     input:
         config=rules.configure.output,
+        runs=rules.rate.input.runs,
         rates=rules.rate.output,
         code=code("sqrtdk.twins"),
     output:
@@ -266,7 +267,7 @@ rule twin:
     conda:
         "environment.yml"
     shell:
-        "python -m sqrtdk.twins {input.config} {input.rates} {output} 2> {log}"
+        "python -m sqrtdk.twins {input.config} {input.runs} {input.rates} {output} 2> {log}"
 
 
 for experiment in flow.experiments:
@@ -317,7 +318,7 @@ rule judge:
     "The verdict on each sentence of the chapter."
     input:
         config=rules.configure.output,
-        tables=[f"{flow.folder}/{name}/summary.csv" for name in flow.experiments],
+        tables=flow.judging(),
         code=code("sqrtdk.claims"),
     output:
         f"{flow.folder}/claims.csv",

@@ -87,10 +87,10 @@ def loss_by_logits(weights: Floats, batch: Batch, loss: Loss) -> Floats:
     """Gradient of `loss_of` with respect to the logits, by their softmax [..., n_q, n_k]."""
     n_q = weights.shape[-2]
     if loss == "weights":
-        found = weights.copy()
+        found: Floats = weights / n_q
         at = np.broadcast_to(batch.targets[..., np.newaxis], (*weights.shape[:-1], 1))
-        np.put_along_axis(found, at, _at_targets(weights, batch) - 1.0, axis=-1)
-        return found / n_q
+        np.put_along_axis(found, at, (_at_targets(weights, batch) - 1.0) / n_q, axis=-1)
+        return found
     error = (weights @ batch.values - _wanted(batch)) / n_q
     return softmax_backward(weights, error @ np.swapaxes(batch.values, -1, -2))
 
@@ -165,54 +165,59 @@ class Sgd:
 class Adam:
     """Adam (Kingma and Ba 2015, algorithm 1) on every entry of both projections.
 
-    It is no function of products of the projections, so they are kept whole: [..., 2, d_model,
-    d_k]. The moments are kept as sums without their factors 1 - beta, which the step size takes
-    in. `rate` is [..., 1, 1].
+    It is no function of products of the projections, so they are kept whole. The moments are kept
+    as sums without their factors 1 - beta, which the step size takes in. `rate` is [..., 1, 1].
     """
 
     MEAN, SQUARE = 0.9, 0.999
 
     def __init__(self, w_q: Floats, w_k: Floats, *, rate: Floats, epsilon: float = 1e-8) -> None:
         runs = np.broadcast_shapes(rate.shape[:-2], w_q.shape[:-2])
-        self.w = np.empty((*runs, 2, *w_q.shape[-2:]))
-        self.w[..., 0, :, :], self.w[..., 1, :, :] = w_q, w_k
         self.rate, self.epsilon, self.steps = rate, epsilon, 0
-        self.mean, self.square = np.zeros_like(self.w), np.zeros_like(self.w)
-        self._gradient, self._scratch = np.empty_like(self.w), np.empty_like(self.w)
+        self.w_q, self.w_k = (
+            np.array(np.broadcast_to(w, (*runs, *w.shape[-2:]))) for w in (w_q, w_k)
+        )
+        self._moments = [(np.zeros_like(w), np.zeros_like(w)) for w in (self.w_q, self.w_k)]
+        self._gradients = np.empty_like(self.w_q), np.empty_like(self.w_k)
+        self._scratch = np.empty_like(self.w_q)
 
     @property
     def cross(self) -> Floats:
         """W_q W_kᵀ."""
-        product: Floats = self.w[..., 0, :, :] @ np.swapaxes(self.w[..., 1, :, :], -1, -2)
+        product: Floats = self.w_q @ np.swapaxes(self.w_k, -1, -2)
         return product
 
     def norms(self, by_cross: Floats) -> tuple[Floats, Floats]:
         """The norms of the gradients, entry by entry."""
-        found = np.sqrt(np.sum(np.square(self._by_w(by_cross)), axis=(-2, -1)))
-        return found[..., 0], found[..., 1]
+        by_q, by_k = (np.sqrt(np.sum(np.square(g), axis=(-2, -1))) for g in self._by_w(by_cross))
+        return by_q, by_k
 
     def step(self, by_cross: Floats) -> None:
         """The two moments, and the step by their ratio."""
-        g, scratch = self._by_w(by_cross), self._scratch
         self.steps += 1
-        self.mean *= self.MEAN
-        self.mean += g
-        np.square(g, out=g)
-        self.square *= self.SQUARE
-        self.square += g
-        # The bias-corrected means of the paper are these sums over (1 - beta^t)/(1 - beta).
-        mean, square = ((1 - x**self.steps) / (1 - x) for x in (self.MEAN, self.SQUARE))
-        np.sqrt(self.square, out=scratch)
-        scratch += self.epsilon * math.sqrt(square)
-        np.divide(self.mean, scratch, out=scratch)
-        scratch *= (self.rate * math.sqrt(square) / mean)[..., np.newaxis, :, :]
-        self.w -= scratch
+        # The bias-corrected means of the paper are the sums over (1 - beta^t)/(1 - beta).
+        of_mean, of_square = ((1 - x**self.steps) / (1 - x) for x in (self.MEAN, self.SQUARE))
+        rate = self.rate * math.sqrt(of_square) / of_mean
+        gradients = self._by_w(by_cross)
+        # One projection after the other: the arrays of one fit a cache where those of two do not.
+        for w, g, moments in zip((self.w_q, self.w_k), gradients, self._moments, strict=True):
+            (mean, square), scratch = moments, self._scratch
+            mean *= self.MEAN
+            mean += g
+            np.square(g, out=g)
+            square *= self.SQUARE
+            square += g
+            np.sqrt(square, out=scratch)
+            scratch += self.epsilon * math.sqrt(of_square)
+            np.divide(mean, scratch, out=scratch)
+            scratch *= rate
+            w -= scratch
 
-    def _by_w(self, by_cross: Floats) -> Floats:
-        g = self._gradient
-        np.matmul(by_cross, self.w[..., 1, :, :], out=g[..., 0, :, :])
-        np.matmul(np.swapaxes(by_cross, -1, -2), self.w[..., 0, :, :], out=g[..., 1, :, :])
-        return g
+    def _by_w(self, by_cross: Floats) -> tuple[Floats, Floats]:
+        by_q, by_k = self._gradients
+        np.matmul(by_cross, self.w_k, out=by_q)
+        np.matmul(np.swapaxes(by_cross, -1, -2), self.w_q, out=by_k)
+        return by_q, by_k
 
 
 def gradient_norms(by_cross: Floats, of_q: Floats, of_k: Floats) -> tuple[Floats, Floats]:

@@ -27,6 +27,9 @@ SHARDS = RESULTS / "shards"
 ANSWERING = {"related": ("summary",), "scaling": ("summary", "distances")}
 """The tables of each experiment that the concept check is answered from."""
 
+JUDGING = {"training": ("rates", "twins")}
+"""The tables of each experiment that claims are judged by, beside its summary."""
+
 
 class Workflow:
     """One run, as Snakemake's `config` describes it. Bad input raises WorkflowError."""
@@ -141,6 +144,14 @@ class Workflow:
             f"{self.folder}/{name}/{table}.csv"
             for name in self.experiments
             for table in ANSWERING.get(name, ())
+        ]
+
+    def judging(self) -> list[str]:
+        """The tables that claims are judged by, of those that the run has."""
+        return [
+            f"{self.folder}/{name}/{table}.csv"
+            for name in self.experiments
+            for table in ("summary", *JUDGING.get(name, ()))
         ]
 
     def figures(self, experiment: str) -> list[str]:

@@ -12,6 +12,7 @@ from functools import cache, partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sqrtdk import keys, retrieval, scales
 from sqrtdk.attention import Floats
@@ -197,7 +198,8 @@ def measure(
 ) -> list[list[Row]]:
     """The rows of several runs of one seed, each with its learning rate and its scale."""
     loss: Loss = slab["loss"]
-    batches, held_out, probes = draw(slab, seed)
+    batches, held_out = draw(slab, seed)
+    probes = draw_batches(slab, seed, "probe_", PROBES)
     w_q, w_k = projections(slab, seed)
     snr = {factor: _snr(probes, w_q, w_k, factor, loss) for factor in set(factors)}
     together = len(rates)
@@ -272,37 +274,43 @@ def stream(array: str, *, seed: int, sizes: Sequence[int]) -> np.random.Generato
     return np.random.Generator(np.random.Philox(np.random.SeedSequence(1, spawn_key=key)))
 
 
-def draw(slab: dict[str, Any], seed: int) -> tuple[Batch, Batch, Batch]:
-    """The batches of all steps, the held-out libraries, and the batches for the noise ratio.
+def draw(slab: dict[str, Any], seed: int) -> tuple[Batch, Batch]:
+    """The batches of all steps and one more, whose gradient is logged last; the held-out libraries.
 
     They do not depend on d_k, nor those of a step on how many steps follow.
     """
-    n_k, batch_size = slab["n_k"], slab["batch_size"]
-    sizes = (n_k, batch_size, slab["d_model"], slab["d_v"])
-
-    def normal(array: str, *shape: int) -> Floats:
-        return stream(array, seed=seed, sizes=sizes).standard_normal(shape)
-
-    def batch(prefix: str, count: int) -> Batch:
-        targets = stream(f"{prefix}targets", seed=seed, sizes=sizes)
-        return retrieval.make_batch(
-            normal(f"{prefix}items", count, n_k, slab["d_model"]),
-            normal(f"{prefix}values", count, n_k, slab["d_v"]),
-            normal(f"{prefix}noise", count, batch_size, slab["d_model"]),
-            targets.integers(0, n_k, (count, batch_size)),
-            noise_sd=slab["noise_sd"],
-        )
-
+    n_k = slab["n_k"]
     libraries = math.ceil(HELD_OUT / n_k)
-    held_out = retrieval.make_batch(
-        normal("held_out_items", libraries, n_k, slab["d_model"]),
-        normal("held_out_values", libraries, n_k, slab["d_v"]),
-        normal("held_out_noise", libraries, n_k, slab["d_model"]),
-        np.tile(np.arange(n_k), (libraries, 1)),
+    held_out = _draw(slab, seed, "held_out_", libraries, np.tile(np.arange(n_k), (libraries, 1)))
+    return draw_batches(slab, seed, "", slab["steps"] + 1), held_out
+
+
+def draw_batches(slab: dict[str, Any], seed: int, prefix: str, count: int) -> Batch:
+    """So many batches with targets at random, by the streams of this prefix."""
+    targets = stream(f"{prefix}targets", seed=seed, sizes=_sizes(slab))
+    return _draw(
+        slab, seed, prefix, count, targets.integers(0, slab["n_k"], (count, slab["batch_size"]))
+    )
+
+
+def _draw(
+    slab: dict[str, Any], seed: int, prefix: str, count: int, targets: NDArray[np.intp]
+) -> Batch:
+    def normal(array: str, rows: int, width: int) -> Floats:
+        found = stream(f"{prefix}{array}", seed=seed, sizes=_sizes(slab))
+        return found.standard_normal((count, rows, width))
+
+    return retrieval.make_batch(
+        normal("items", slab["n_k"], slab["d_model"]),
+        normal("values", slab["n_k"], slab["d_v"]),
+        normal("noise", targets.shape[-1], slab["d_model"]),
+        targets,
         noise_sd=slab["noise_sd"],
     )
-    # One batch more than steps: the last point has a gradient too.
-    return batch("", slab["steps"] + 1), held_out, batch("probe_", PROBES)
+
+
+def _sizes(slab: dict[str, Any]) -> tuple[int, ...]:
+    return slab["n_k"], slab["batch_size"], slab["d_model"], slab["d_v"]
 
 
 def projections(slab: dict[str, Any], seed: int) -> tuple[Floats, Floats]:

@@ -54,11 +54,11 @@ def at_best(table: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
 
 def build_curves(tables: Tables) -> Figure:
     """Accuracy and entropy against the step, each arm at its best learning rate."""
+    metrics = {"accuracy": "accuracy (share)", "entropy_nats": "entropy (nats)"}
     table = at_best(tables["summary"], tables["rates"])
-    table = chosen(table, loss="values", optimizer="adam")
+    table = chosen(table[table["metric"].isin(metrics)], loss="values", optimizer="adam")
     looks = style.looks(table["scaling"])
     sizes = estimates.spread(sorted(set(table["d_k"])), SIZES)
-    metrics = {"accuracy": "accuracy (share)", "entropy_nats": "entropy (nats)"}
     figure, grid = sheet(len(metrics), len(sizes), margin=0, headings=2)
     figure.set_figwidth(max(0.9 + 2.15 * len(sizes), 4.2))
     ceiling = math.log(table["n_k"].iloc[0])
@@ -67,12 +67,9 @@ def build_curves(tables: Tables) -> Figure:
             axes = figure.add_subplot(grid[line, column])
             there = table[(table["d_k"] == d_k) & (table["metric"] == metric)]
             plot_curves(there, axes, looks)
-            top = 1.0 if metric == "accuracy" else ceiling
-            axes.set_ylim(-0.02 * top, 1.12 * top or 1.0)
-            if metric == "accuracy":
-                plot_level(axes, LEVEL, f"{LEVEL:.0%}" if column == 0 else "")
-            else:
-                plot_level(axes, ceiling, "ln n_k" if column == 0 else "")
+            level, top = (LEVEL, 1.04) if metric == "accuracy" else (ceiling, 1.08 * ceiling)
+            axes.set_ylim(-0.02 * top, top or 1.0)
+            plot_level(axes, level)
             if line == 0:
                 axes.set_title(f"d_k = {d_k}")
             else:
@@ -84,9 +81,10 @@ def build_curves(tables: Tables) -> Figure:
     style.legend(figure, _arms(looks))
     style.note(
         figure,
-        f"Each arm at its best learning rate. {style.says_seeds(table)} Held-out queries. Steps "
-        f"are linear up to {FIRST_STEP:.0f} and logarithmic after it; points are where it was "
-        f"measured. {style.says_where(table, WHERE)}",
+        "Each arm at its best learning rate. Means over held-out queries. Dashed: "
+        f"{100 * LEVEL:.0f} % accuracy, and ln n_k, the entropy of equal weights. "
+        f"{style.says_seeds(table)} Steps are linear up to {FIRST_STEP:.0f} and logarithmic after "
+        f"it; points are where it was measured. {style.says_where(table, WHERE)}",
     )
     return figure
 
@@ -147,10 +145,10 @@ def build_steps(tables: Tables) -> Figure:
                 axes.set_ylabel("steps to 90 %")
     twin = Line2D(
         [], [], color=TWIN.color, marker=TWIN.marker, linestyle="none", markersize=8,
-        markerfacecolor="none", label="off, from smaller weights at a rescaled rate",
+        markerfacecolor="none", label="off, rescaled",
     )  # fmt: skip
     style.legend(figure, [*_arms(looks), *([twin] if len(same) else [])])
-    style.note(figure, " ".join(_steps_print(table)))
+    style.note(figure, " ".join(_steps_print(table, rings=len(same) > 0)))
     return figure
 
 
@@ -170,10 +168,12 @@ def plot_steps(rows: pd.DataFrame, axes: Axes, look: Look, *, shift: float) -> N
         x, np.clip(low, bottom, top), np.clip(high, bottom, top), color=look.color, linewidth=1.3
     )
     beyond = np.isinf(y) | np.isinf(high)
-    axes.plot(
-        x[beyond], np.full(int(beyond.sum()), top), color=look.color, marker="^", markersize=7,
-        linestyle="none", clip_on=False, zorder=4, label="_beyond",
-    )  # fmt: skip
+    # An empty line that is not clipped has no place, and the layout breaks on it.
+    if beyond.any():
+        axes.plot(
+            x[beyond], np.full(int(beyond.sum()), top), color=look.color, marker="^", markersize=7,
+            linestyle="none", clip_on=False, zorder=4, label="_beyond",
+        )  # fmt: skip
 
 
 def plot_twins(rows: pd.DataFrame, axes: Axes) -> None:
@@ -187,7 +187,7 @@ def plot_twins(rows: pd.DataFrame, axes: Axes) -> None:
             )  # fmt: skip
 
 
-def _steps_print(table: pd.DataFrame) -> Iterable[str]:
+def _steps_print(table: pd.DataFrame, *, rings: bool) -> Iterable[str]:
     yield (
         "Median over seeds of the steps after which 90 % of the held-out queries find their item, "
         "each arm at its best learning rate of the grid."
@@ -198,6 +198,11 @@ def _steps_print(table: pd.DataFrame) -> Iterable[str]:
     else:
         yield f"{seeds}: no interval, for which six are needed."
     yield "▲: the median or the end of the bar is beyond the steps trained."
+    if rings:
+        yield (
+            "Rings: without scaling, but from smaller initial weights and at another learning "
+            "rate, so that it should be the same run as with 1/√d_k."
+        )
     edges = table[table["edge"] != ""]
     if len(edges):
         arms = sorted(set(edges["scaling"]))
@@ -261,14 +266,15 @@ def plot_rates(
     norm: LogNorm,
 ) -> AxesImage:
     """The map of one arm, with the numbers in it."""
-    steps = rows.pivot(index="learning_rate", columns="d_k", values="steps_to_90").reindex(
-        index=grid_rates, columns=sizes
-    )
-    matrix = np.ma.masked_invalid(steps.to_numpy(float))
+    steps = np.full((len(grid_rates), len(sizes)), np.inf)
+    for row in rows.to_dict("records"):
+        place = grid_rates.index(row["learning_rate"]), sizes.index(row["d_k"])
+        steps[place] = row["steps_to_90"]
+    matrix = np.ma.masked_invalid(steps)
     image = axes.imshow(
         matrix, cmap="viridis_r", norm=norm, aspect="auto", origin="lower", interpolation="none"
     )
-    for (i, j), value in np.ndenumerate(steps.to_numpy(float)):
+    for (i, j), value in np.ndenumerate(steps):
         # The page turns INK light in the dark; on a coloured cell the number has to stay dark.
         reached = math.isfinite(value)
         dark = reached and norm(value) > 0.55
@@ -278,8 +284,10 @@ def plot_rates(
         )  # fmt: skip
     for row in rows[(rows["best"] == 1) & (rows["reached"] > 0)].to_dict("records"):
         x, y = sizes.index(row["d_k"]), grid_rates.index(row["learning_rate"])
-        corners = np.array([(-0.5, -0.5), (0.5, -0.5), (0.5, 0.5), (-0.5, 0.5), (-0.5, -0.5)])
-        axes.plot(*(corners + (x, y)).T, color="#d55e00", linewidth=1.8, label="_best")
+        axes.plot(
+            np.array([-0.5, 0.5, 0.5, -0.5, -0.5]) + x, np.array([-0.5, -0.5, 0.5, 0.5, -0.5]) + y,
+            color="#d55e00", linewidth=1.8, label="_best",
+        )  # fmt: skip
     axes.set_xticks(range(len(sizes)), [str(size) for size in sizes])
     axes.set_yticks(range(len(grid_rates)), [style.number(rate) for rate in grid_rates])
     axes.grid(visible=False)
