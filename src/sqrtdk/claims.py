@@ -96,6 +96,7 @@ class Claim:
     `table` is the table of the experiment that decides; the subjects of another one than the
     summary are made of that one.
     `caveat` is what a run has to say that has no related inputs, and so cannot see the claim fail.
+    The claim about training has one always: no run of it has other initial weights.
     """
 
     claim: str
@@ -237,6 +238,7 @@ CLAIMS = (
         f"{learning.MUCH}.",
         "training-steps",
         learning.scaling_helps,
+        caveat="for initial weights that give q and k entries of variance 1; see training_twin",
         experiment="training",
         subjects=learning.comparisons,
         table="rates",

@@ -120,6 +120,9 @@ class Run:
                     block[SEEDS] = len(value)
                 else:
                     block[key.name] = value
+        for mapping in FORMULAS:
+            # Also where no experiment of the run has such names.
+            entries.setdefault(mapping, {})
         return yaml.safe_dump(document | entries, sort_keys=False, default_flow_style=None)
 
 

@@ -112,20 +112,22 @@ def same_run(whole: Whole) -> Reading:
         raise MissingError("the run has no scale rule that divides by √d_k")
     if (table["d_k"] == 1).all():
         raise MissingError("at d_k = 1 the scale is 1")
-    together = int((table["steps_to_90"] == table["twin_steps_to_90"]).sum())
-    worst = table.loc[table["difference"].idxmax()]
-    holds = together == len(table) and bool(worst["difference"] < SAME)
+    pairs = table.to_dict("records")
+    together = sum(one["steps_to_90"] == one["twin_steps_to_90"] for one in pairs)
+    worst = max(pairs, key=lambda one: float(one["difference"]))
+    apart = float(worst["difference"])
+    holds = together == len(pairs) and apart < SAME
     what = "same run" if holds else "another run"
     return Reading(
         holds,
-        f"{together} of {len(table)} pairs reach 90 % at the same step, losses differ by up to "
-        f"{number(worst['difference'])} of themselves",
+        f"{together} of {len(pairs)} pairs reach 90 % at the same step, losses differ by up to "
+        f"{number(apart)} of themselves",
         f"Scaling is a choice of units: without it, but from weights smaller by d_k^(1/4) and at "
-        f"a rescaled learning rate, training makes the {what}: {together} of {len(table)} pairs, "
+        f"a rescaled learning rate, training makes the {what}: {together} of {len(pairs)} pairs, "
         f"up to d_k = {table['d_k'].max()}, reach 90 % at the same step, and their losses differ "
-        f"by at most {number(worst['difference'])} of themselves.",
+        f"by at most {number(apart)} of themselves.",
         f"largest relative difference of the loss (optimizer = {worst['optimizer']}, "
         f"d_k = {worst['d_k']})",
-        Estimate(float(worst["difference"])),
-        abs(math.log(max(float(worst["difference"]), 1e-300) / SAME)),
+        Estimate(apart),
+        abs(math.log(max(apart, 1e-300) / SAME)),
     )

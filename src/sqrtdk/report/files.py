@@ -14,8 +14,10 @@ from sqrtdk import (
     estimates,
     examples,
     questions,
+    rates,
     summary,
     tails,
+    twins,
 )
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.keys import Column
@@ -51,7 +53,8 @@ def known(experiments: Iterable[str]) -> dict[str, Table]:
     experiments = list(experiments)
     for name in experiments:
         schema = EXPERIMENTS[name].COLUMNS
-        result[f"{name}/runs.csv"] = Table("One row per cell.", tuple(schema))
+        row = "One row per logged step of a cell." if name == "training" else "One row per cell."
+        result[f"{name}/runs.csv"] = Table(row, tuple(schema))
         result[f"{name}/summary.csv"] = Table(
             "One row per metric and combination of axes, over the seeds.", summary.columns(schema)
         )
@@ -72,6 +75,13 @@ def known(experiments: Iterable[str]) -> dict[str, Table]:
     }
     if "scaling" in experiments:
         result |= {f"scaling/{name}.csv": table for name, table in of_scaling.items()}
+    if "training" in experiments:
+        result["training/rates.csv"] = Table(
+            "How fast each arm learns: one row per learning rate.", rates.COLUMNS
+        )
+        result["training/twins.csv"] = Table(
+            "Runs with scaling and their twins without: one row per pair.", twins.COLUMNS
+        )
     result["claims.csv"] = Table("One row per claim.", claims.COLUMNS)
     result["questions.csv"] = Table("One row per question of the concept check.", questions.COLUMNS)
     return result

@@ -19,6 +19,8 @@ LARGEST = 1_500_000
 SOURCES = {
     "scaling-weights": "scaling/weights.csv",
     "scaling-tails": "scaling/tails.csv",
+    # Shorter than the summary, and of the same seeds.
+    **{f"training-{what}": "training/rates.csv" for what in FIGURES["training"]},
 }
 """The table that says on which seeds a figure rests, where that is not the summary."""
 
