@@ -238,7 +238,8 @@ CLAIMS = (
         f"{learning.MUCH}.",
         "training-steps",
         learning.scaling_helps,
-        caveat="for initial weights that give q and k entries of variance 1; see training_twin",
+        caveat="for initial weights that give q and k entries of variance 1; smaller ones do "
+        "without it",
         experiment="training",
         subjects=learning.comparisons,
         table="rates",
@@ -246,8 +247,9 @@ CLAIMS = (
     Claim(
         "training_twin",
         "What scaling does for training, smaller initial weights do without it.",
-        "True where every run with 1/√d_k and its twin without a scale, from weights times "
-        "d_k^-1/4 and at a rescaled learning rate, reach 90 % at the same step and their losses "
+        "True where every run with 1/√d_k and its twin without a scale, from weights divided by "
+        "the fourth root of d_k and at a rescaled learning rate, reach 90 % at the same step and "
+        "their losses "
         f"never differ by more than {100 * learning.SAME} %, which leaves room for rounding; false "
         "elsewhere.",
         "training-steps",

@@ -117,15 +117,15 @@ def same_run(whole: Whole) -> Reading:
     worst = max(pairs, key=lambda one: float(one["difference"]))
     apart = float(worst["difference"])
     holds = together == len(pairs) and apart < SAME
-    what = "same run" if holds else "another run"
+    what = "the same run" if holds else "another run"
     return Reading(
         holds,
         f"{together} of {len(pairs)} pairs reach 90 % at the same step, losses differ by up to "
         f"{number(apart)} of themselves",
-        f"Scaling is a choice of units: without it, but from weights smaller by d_k^(1/4) and at "
-        f"a rescaled learning rate, training makes the {what}: {together} of {len(pairs)} pairs, "
-        f"up to d_k = {table['d_k'].max()}, reach 90 % at the same step, and their losses differ "
-        f"by at most {number(apart)} of themselves.",
+        f"Without scaling, but from weights divided by the fourth root of d_k and at a rescaled "
+        f"learning rate, training makes {what}: {together} of {len(pairs)} pairs, up to d_k = "
+        f"{table['d_k'].max()}, reach 90 % at the same step, and their losses differ by at most "
+        f"{number(apart)} of themselves.",
         f"largest relative difference of the loss (optimizer = {worst['optimizer']}, "
         f"d_k = {worst['d_k']})",
         Estimate(apart),

@@ -27,7 +27,9 @@ COLUMNS = (
     Column("reached", "Of them, those that reached 90 % accuracy.", "seeds", read=int),
     Column("steps", "Steps trained, so that inf below means more than these.", "steps", read=int),
     Column(
-        "steps_to_90", "Median over seeds of the steps to 90 %; inf where not reached.", "steps"
+        "steps_to_90",
+        "Median over seeds of the steps to 90 %; inf where more than `steps`.",
+        "steps",
     ),
     Column(
         "ci_low",

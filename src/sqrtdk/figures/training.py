@@ -132,7 +132,13 @@ def build_steps(tables: Tables) -> Figure:
             axes.set_title(f"{optimizer}, loss = {loss}")
             size_axis(axes, table["d_k"])
             log_axis(axes, limits, base=10)
-            plot_level(axes, budget, f"{budget} steps trained")
+            plot_level(axes, budget)
+            # On the left: the bars of slow runs are on the right.
+            axes.annotate(
+                f"{budget} steps trained", (0.03, budget), (0, 4), va="bottom",
+                xycoords=("axes fraction", "data"), textcoords="offset points",
+                fontsize=style.SMALL,
+            )  # fmt: skip
             for place, (arm, look) in enumerate(looks.items()):
                 plot_steps(
                     _of(table, scaling=arm, optimizer=optimizer, loss=loss), axes, look,

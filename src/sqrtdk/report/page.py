@@ -56,7 +56,7 @@ def context(folder: Path) -> dict[str, Any]:
     if "training" in summaries and (path := folder / "training/rates.csv").is_file():
         # What its summary has at every step and learning rate is no table for a page.
         best = pivots.of_best_rates(summary.read(path, rates.COLUMNS))
-        tables["training"] = pivots.pivots("training", best, blocks["training"], rates.COLUMNS)
+        tables["training"] = pivots.pivots("training", best, blocks["training"], pivots.BEST_RATES)
     return {
         "css": Markup((HERE / "page.css").read_text(encoding="utf-8")),
         "name": settings["name"],

@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pandas as pd
 
-from sqrtdk import crossings, estimates
+from sqrtdk import crossings, estimates, rates
 from sqrtdk.estimates import Estimate
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.keys import Column
@@ -76,9 +77,18 @@ class Crossings(NamedTuple):
     left_out: str
 
 
-def of_best_rates(rates: pd.DataFrame) -> pd.DataFrame:
+BEST_RATES = tuple(
+    replace(column, meaning="Learning rate of the grid that is best for the arm.")
+    if column.name == "learning_rate"
+    else column
+    for column in rates.COLUMNS
+)
+"""The columns of rates.csv as a table of the best rates alone has them."""
+
+
+def of_best_rates(table: pd.DataFrame) -> pd.DataFrame:
     """The best learning rates of rates.csv and the steps that they take, in summary.csv's shape."""
-    best = rates[rates["best"] == 1]
+    best = table[table["best"] == 1]
     axes = ["d_k", "n_k", "batch_size", "optimizer", "loss", "scaling"]
     steps = best[[*axes, "steps"]].assign(
         metric="steps_to_90", mean=best["steps_to_90"], ci_low=best["ci_low"],
