@@ -35,7 +35,6 @@ class Comparison:
     """
 
     label: str
-    optimizer: str
     ratio: Curve
     least: Mapping[int, float]
     edges: frozenset[int]
@@ -43,11 +42,14 @@ class Comparison:
 
 
 def comparisons(settings: Mapping[str, Any], table: pd.DataFrame) -> list[Comparison]:
-    """The comparisons of a rates.csv, in the order of its axes; none without both arms."""
+    """The comparisons of a rates.csv, in the order of its axes; one without ratios if an arm lacks.
+
+    A ratio needs an arm that leaves the scores as they are and one that divides by √d_k.
+    """
     rules = settings["scaling"]
     unscaled, scaled = unscaled_arm(rules), scaled_arm(rules)
     if unscaled is None or scaled is None:
-        return []
+        return [Comparison("", {}, {}, frozenset())]
     best = table[(table["best"] == 1) & table["scaling"].isin([unscaled, scaled])]
     axes = [key.name for key in rates.TASK if key.name != "d_k"]
     named = [axis for axis in axes if axis in ("optimizer", "loss") or len(set(table[axis])) > 1]
@@ -63,13 +65,20 @@ def comparisons(settings: Mapping[str, Any], table: pd.DataFrame) -> list[Compar
             least[d_k] = float(np.divide(row["steps"], with_scale[d_k]))
         edges = frozenset(frame.loc[frame["edge"] != "", "d_k"])
         label = ", ".join(f"{axis} = {values[axis]}" for axis in named)
-        found.append(Comparison(label, str(values["optimizer"]), curve, least, edges))
+        found.append(Comparison(label, curve, least, edges))
     return found
 
 
 def scaling_helps(one: Comparison) -> Reading:
     """The ratio of steps at the largest d_k against 1. Raises MissingError."""
+    if not one.ratio:
+        raise MissingError(
+            "the run has not both a scale rule that leaves the scores as they are "
+            "and one that divides by √d_k"
+        )
     d_k, end = last(one.ratio)
+    if d_k == 1:
+        raise MissingError("at d_k = 1 both arms are the same, and there is no larger d_k")
     if d_k in one.edges:
         raise MissingError(f"a best learning rate is at the edge of the grid at d_k = {d_k}")
     if math.isnan(end.mean):

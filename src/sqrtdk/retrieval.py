@@ -174,8 +174,9 @@ class Adam:
     def __init__(self, w_q: Floats, w_k: Floats, *, rate: Floats, epsilon: float = 1e-8) -> None:
         runs = np.broadcast_shapes(rate.shape[:-2], w_q.shape[:-2])
         self.rate, self.epsilon, self.steps = rate, epsilon, 0
+        # In C order, because a broadcast array's own order would put the runs last.
         self.w_q, self.w_k = (
-            np.array(np.broadcast_to(w, (*runs, *w.shape[-2:]))) for w in (w_q, w_k)
+            np.array(np.broadcast_to(w, (*runs, *w.shape[-2:])), order="C") for w in (w_q, w_k)
         )
         self._moments = [(np.zeros_like(w), np.zeros_like(w)) for w in (self.w_q, self.w_k)]
         self._gradients = np.empty_like(self.w_q), np.empty_like(self.w_k)
@@ -189,7 +190,7 @@ class Adam:
 
     def norms(self, by_cross: Floats) -> tuple[Floats, Floats]:
         """The norms of the gradients, entry by entry."""
-        by_q, by_k = (np.sqrt(np.sum(np.square(g), axis=(-2, -1))) for g in self._by_w(by_cross))
+        by_q, by_k = (np.sqrt(_total(np.square(g))) for g in self._by_w(by_cross))
         return by_q, by_k
 
     def step(self, by_cross: Floats) -> None:
@@ -223,9 +224,15 @@ class Adam:
 def gradient_norms(by_cross: Floats, of_q: Floats, of_k: Floats) -> tuple[Floats, Floats]:
     """Norms of the gradients with respect to W_q and W_k, by W_q W_qᵀ and W_k W_kᵀ."""
     # A square of a norm may come out a rounding below 0.
-    by_q = np.sum(by_cross * (by_cross @ of_k), axis=(-2, -1))
-    by_k = np.sum(by_cross * (of_q @ by_cross), axis=(-2, -1))
+    by_q, by_k = _total(by_cross * (by_cross @ of_k)), _total(by_cross * (of_q @ by_cross))
     return np.sqrt(np.maximum(by_q, 0.0)), np.sqrt(np.maximum(by_k, 0.0))
+
+
+def _total(matrices: Floats) -> Floats:
+    """Sum over the last two axes."""
+    # As one axis: over two NumPy adds in an order that depends on the axes before them.
+    total: Floats = np.sum(matrices.reshape(*matrices.shape[:-2], -1), axis=-1)
+    return total
 
 
 def signal_to_noise(by_cross: Floats, w_q: Floats, w_k: Floats) -> float:
@@ -308,8 +315,8 @@ def train(
                     step,
                     known(np.mean(loss_of(logits, held_out, loss), axis=-1)),
                     accuracy,
-                    known(np.mean(rows.entropy_nats, axis=(-2, -1))),
-                    known(np.mean(rows.max_weight, axis=(-2, -1))),
+                    known(_total(rows.entropy_nats) / held_out.targets.size),
+                    known(_total(rows.max_weight) / held_out.targets.size),
                     known(by_q),
                     known(by_k),
                     reached,

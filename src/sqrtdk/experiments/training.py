@@ -30,7 +30,7 @@ HELD_OUT = 256
 PROBES = 1024
 """Batches that the signal-to-noise ratio at initialisation is estimated from."""
 
-ENTRIES = 2**15
+ENTRIES = 2**17
 """Entries of W_q and W_k of the runs that Adam moves side by side, so that they fit a cache."""
 
 BATCH_SIZE = Key(

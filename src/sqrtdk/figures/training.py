@@ -34,6 +34,8 @@ WHERE = ("n_k", "batch_size", "loss", "optimizer")
 
 def chosen(table: pd.DataFrame, **wanted: str) -> pd.DataFrame:
     """The middle n_k, the smallest batch and, of an axis named, the value wanted if it is there."""
+    if table.empty:
+        return table
     sizes = sorted(set(table["n_k"]))
     table = table[table["n_k"] == sizes[len(sizes) // 2]]
     table = table[table["batch_size"] == table["batch_size"].min()]
