@@ -26,7 +26,7 @@ SIZES = 4
 FIRST_STEP = 8.0
 """Up to it the axis of steps is linear, so that step 0 has a place."""
 
-TWIN = Look("#d55e00", "o", dashed=True)
+TWIN = Look(style.FIXED["off"], "o", dashed=True)
 """The unscaled arm's colour: it has no scaling either."""
 
 WHERE = ("n_k", "batch_size", "loss", "optimizer")
@@ -283,18 +283,17 @@ def plot_rates(
         matrix, cmap="viridis_r", norm=norm, aspect="auto", origin="lower", interpolation="none"
     )
     for (i, j), value in np.ndenumerate(steps):
-        # The page turns INK light in the dark; on a coloured cell the number has to stay dark.
         reached = math.isfinite(value)
-        dark = reached and norm(value) > 0.55
+        on_cell = style.ON_CELLS[int(reached and norm(value) > 0.55)]
         axes.text(
             j, i, f"{value:.0f}" if reached else "–", ha="center", va="center",
-            fontsize=6.5, color="#ffffff" if dark else "#111111" if reached else INK,
+            fontsize=6.5, color=on_cell if reached else INK,
         )  # fmt: skip
     for row in rows[(rows["best"] == 1) & (rows["reached"] > 0)].to_dict("records"):
         x, y = sizes.index(row["d_k"]), grid_rates.index(row["learning_rate"])
         axes.plot(
             np.array([-0.5, 0.5, 0.5, -0.5, -0.5]) + x, np.array([-0.5, -0.5, 0.5, 0.5, -0.5]) + y,
-            color="#d55e00", linewidth=1.8, label="_best",
+            color=style.FIXED["off"], linewidth=1.8, label="_best",
         )  # fmt: skip
     axes.set_xticks(range(len(sizes)), [str(size) for size in sizes])
     axes.set_yticks(range(len(grid_rates)), [style.number(rate) for rate in grid_rates])
