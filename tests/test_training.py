@@ -326,7 +326,11 @@ def test_what_was_not_reached_is_said_as_a_bound() -> None:
     ("table", "rules", "reason"),
     [
         (rates_table({1024: (20.0, 10.0, 30.0)}, "lowest"), RULES, "at the edge of the grid"),
-        (rates_table({1024: (math.nan, 0.0, INF)}), RULES, "too few runs reach 90 %"),
+        (
+            rates_table({1024: (math.nan, 0.0, INF)}),
+            RULES,
+            "too few runs reach 90 %, or some have it",
+        ),
         (rates_table({16: (0.9, 0.8, 0.95)}), RULES, "larger d_k may differ"),
         (rates_table({1: (1.0, 1.0, 1.0)}), RULES, "both arms are the same"),
         (rates_table({64: (2.0, 1.5, 3.0)}), {"on": RULES["on"]}, "leaves the scores as they are"),
@@ -370,6 +374,7 @@ def words(figure: Any) -> str:
         (),
         ("scaling=off", "d_k=16", "seeds=1", "learning_rate=1"),
         ("optimizer=sgd", "loss=weights", "steps=1"),
+        ("n_k=1", "steps=3", "seeds=1", "learning_rate=1e3"),
         ("d_k=[1,2,4,8,16,32]", "n_k=[2,4]", "batch_size=[1,2]", "scaling=[off,on,quarter,inverse]",
          "steps=3", "seeds=1", "optimizer=sgd"),
     ],
@@ -455,6 +460,14 @@ def test_the_workflow_makes_the_tables_and_judges_them(tmp_path: Path) -> None:
     for what in FIGURES["training"]:
         assert f'id="figure-training-{what}"' in page
     assert "more than 20" in page or "steps_to_90" in page
+
+
+def test_losses_of_nothing_do_not_differ_and_those_of_one_alone_do() -> None:
+    zero, nan = np.array([0.0, 1.0]), np.array([math.nan, 1.0])
+    assert twins._difference(zero, zero) == twins._difference(nan, nan) == 0
+    assert twins._difference(zero, np.array([0.1, 1.0])) == INF
+    assert twins._difference(nan, zero) == twins._difference(zero, nan) == INF
+    assert twins._difference(np.array([2.0]), np.array([2.5])) == 0.25
 
 
 def test_twin_rates_are_those_of_the_text() -> None:

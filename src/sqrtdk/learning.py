@@ -82,7 +82,9 @@ def scaling_helps(one: Comparison) -> Reading:
     if d_k in one.edges:
         raise MissingError(f"a best learning rate is at the edge of the grid at d_k = {d_k}")
     if math.isnan(end.mean):
-        raise MissingError(f"too few runs reach 90 % at d_k = {d_k}")
+        raise MissingError(
+            f"at d_k = {d_k} too few runs reach 90 %, or some have it from the start"
+        )
     holds = past(end, 1.0, above=True)
     if holds is False and d_k < LARGE:
         raise MissingError(
@@ -119,6 +121,8 @@ def same_run(whole: Whole) -> Reading:
     table = whole.table
     if table.empty:
         raise MissingError("the run has no scale rule that divides by √d_k")
+    if (table["n_k"] == 1).all():
+        raise MissingError("a single key always has weight 1")
     if (table["d_k"] == 1).all():
         raise MissingError("at d_k = 1 the scale is 1")
     pairs = table.to_dict("records")

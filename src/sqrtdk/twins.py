@@ -108,8 +108,17 @@ def rows(
                 "twin_rate": twin_rate(rate, factor=factor, optimizer=slab["optimizer"]),
                 "steps_to_90": steps,
                 "twin_steps_to_90": twin_steps,
-                "difference": float(np.max(np.abs(other - own) / own)),
+                "difference": _difference(own, other),
             }
+
+
+def _difference(own: np.ndarray, other: np.ndarray) -> float:
+    """Largest difference relative to `own`; of both 0 or both diverged there is none."""
+    same = (own == other) | (np.isnan(own) & np.isnan(other))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        apart = np.abs(other - own) / np.abs(own)
+    # Where one alone has diverged they differ without bound.
+    return float(np.max(np.where(same, 0.0, np.nan_to_num(apart, nan=np.inf, posinf=np.inf))))
 
 
 def main() -> None:

@@ -230,7 +230,7 @@ def build_rates(tables: Tables) -> Figure:
     looks = style.looks(table["scaling"])
     lines = _there(table, OPTIMIZER.name, OPTIMIZER.choices)
     sizes, grid_rates = (sorted(set(table[name])) for name in ("d_k", "learning_rate"))
-    width = 0.55 + 0.42 * len(sizes)
+    width = 0.7 + 0.36 * len(sizes)
     height = 0.5 + 0.19 * len(grid_rates)
     figure = Figure(figsize=(max(1.7 + width * len(looks), 4.6), 0.9 + height * len(lines)))
     grid = figure.add_gridspec(len(lines), len(looks))
@@ -278,13 +278,14 @@ def plot_rates(
     for row in rows.to_dict("records"):
         place = grid_rates.index(row["learning_rate"]), sizes.index(row["d_k"])
         steps[place] = row["steps_to_90"]
-    matrix = np.ma.masked_invalid(steps)
+    # 90 % before the first step, as a single item has it, has no place on a logarithmic scale.
+    matrix = np.ma.masked_invalid(np.maximum(steps, 1.0))
     image = axes.imshow(
         matrix, cmap="viridis_r", norm=norm, aspect="auto", origin="lower", interpolation="none"
     )
     for (i, j), value in np.ndenumerate(steps):
         reached = math.isfinite(value)
-        on_cell = style.ON_CELLS[int(reached and norm(value) > 0.55)]
+        on_cell = style.ON_CELLS[int(reached and norm(max(value, 1.0)) > 0.55)]
         axes.text(
             j, i, f"{value:.0f}" if reached else "–", ha="center", va="center",
             fontsize=6.5, color=on_cell if reached else INK,
