@@ -380,7 +380,9 @@ def words(figure: Any) -> str:
     ],
 )  # fmt: skip
 def test_figures_of_any_grid_can_be_drawn(what: str, grid: tuple[str, ...]) -> None:
-    assert draw(what, learned.tables(*grid)).axes
+    figure = draw(what, learned.tables(*grid))
+    # A single key has no gradient.
+    assert figure.axes or (what == "noise" and "Nothing to show" in words(figure))
 
 
 def test_learning_curves_are_those_of_the_best_rates() -> None:

@@ -136,7 +136,7 @@ COLUMNS: tuple[Column, ...] = (
         "grad_snr",
         "Signal-to-noise ratio of the gradient of one batch with respect to W_q and W_k: norm of "
         "its expectation over the root mean square of its deviation from it, estimated from "
-        f"{PROBES} batches. Empty after step 0.",
+        f"{PROBES} batches. Empty after step 0, and where every gradient is the same.",
         optional=True,
     ),
     Column(
