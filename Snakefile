@@ -31,6 +31,8 @@ localrules:
     spread,
     cross,
     locate,
+    rate,
+    twin,
     judge,
     answer,
     trace,
@@ -235,6 +237,43 @@ rule cross:
         "python -m sqrtdk.crossings {input.config} {input.summary} {output} 2> {log}"
 
 
+rule rate:
+    "How fast each arm learns at every learning rate, and at its best one."
+    input:
+        config=rules.configure.output,
+        runs=f"{flow.folder}/training/runs.csv",
+        code=code("sqrtdk.rates"),
+    output:
+        f"{flow.folder}/training/rates.csv",
+    log:
+        f"{flow.folder}/logs/training-rate.log",
+    benchmark:
+        f"{flow.folder}/logs/training-rate.tsv"
+    conda:
+        "environment.yml"
+    shell:
+        "python -m sqrtdk.rates {input.config} {input.runs} {output} 2> {log}"
+
+
+rule twin:
+    "The same runs without scaling, from smaller weights."
+    input:
+        config=rules.configure.output,
+        runs=rules.rate.input.runs,
+        rates=rules.rate.output,
+        code=code("sqrtdk.twins"),
+    output:
+        f"{flow.folder}/training/twins.csv",
+    log:
+        f"{flow.folder}/logs/training-twin.log",
+    benchmark:
+        f"{flow.folder}/logs/training-twin.tsv"
+    conda:
+        "environment.yml"
+    shell:
+        "python -m sqrtdk.twins {input.config} {input.runs} {input.rates} {output} 2> {log}"
+
+
 for experiment in flow.experiments:
 
     rule:
@@ -283,7 +322,7 @@ rule judge:
     "The verdict on each sentence of the chapter."
     input:
         config=rules.configure.output,
-        tables=flow.summaries(),
+        tables=flow.judging(),
         code=code("sqrtdk.claims"),
     output:
         f"{flow.folder}/claims.csv",

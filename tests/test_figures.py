@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import learned
 import matplotlib
 import numpy as np
 import pandas as pd
@@ -660,6 +661,8 @@ def test_a_second_run_writes_the_same_bytes_in_the_inks_of_the_page(experiment, 
     if experiment == "worked_example":
         rows = cells.rows(worked_example.cells({"seeds": [42, 43]}), worked_example.COLUMNS)
         found, schemas = {"runs": pd.DataFrame(rows)}, {"runs": worked_example.COLUMNS}
+    if experiment == "training":
+        found, schemas = learned.tables(), learned.SCHEMAS
     for name in TABLES[experiment]:
         text = tables.text(found[name].to_dict("records"), schemas[name])
         (tmp_path / f"{name}.csv").write_text(text)
@@ -674,7 +677,7 @@ def test_a_second_run_writes_the_same_bytes_in_the_inks_of_the_page(experiment, 
     for name in names:
         svg = first[f"{name}.svg"].decode()
         inks = set(re.findall(r"(?:fill|stroke): (?!none)([^;\"]+)", svg))
-        assert inks <= {style.INK, style.RULE, *style.FIXED.values(), *style.CYCLE}
+        assert inks <= {style.INK, style.RULE, *style.FIXED.values(), *style.CYCLE, *style.ON_CELLS}
         assert "<dc:date>" not in svg
 
 

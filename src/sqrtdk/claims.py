@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from sqrtdk import config, judges, summary, tables
+from sqrtdk import config, judges, learning, rates, summary, tables, twins
 from sqrtdk.estimates import (
     MissingError,
 )
@@ -45,7 +45,7 @@ BETWEEN = " | "
 
 COLUMNS = (
     Column("claim", "Short name of the claim.", read=str, axis=True),
-    Column("experiment", "Experiment whose summary.csv decides.", read=str),
+    Column("experiment", "Experiment whose tables decide.", read=str),
     Column("sentence", "What the chapter says.", read=str),
     Column("verdict", f"One of: {', '.join(VERDICTS)}.", read=str),
     Column(
@@ -93,7 +93,10 @@ class Claim:
 
     `subjects` makes what is judged of an experiment's settings and summary. `also` names
     experiments of the same shape whose subjects count too, where a run has them.
+    `table` is the table of the experiment that decides; the subjects of another one than the
+    summary are made of that one.
     `caveat` is what a run has to say that has no related inputs, and so cannot see the claim fail.
+    The claim about training has one always: no run of it has other initial weights.
     """
 
     claim: str
@@ -106,6 +109,7 @@ class Claim:
     experiment: str = "scaling"
     also: tuple[str, ...] = ()
     subjects: Callable[[Mapping[str, Any], pd.DataFrame], Sequence[Subject]] | None = None
+    table: str = "summary"
 
 
 _END = (
@@ -224,7 +228,40 @@ CLAIMS = (
         judges.agreement,
         subjects=lambda _, table: [Whole(table)],
     ),
+    Claim(
+        "training",
+        "Scaling helps training.",
+        "True where, at the grid's largest d_k, training without scaling takes more steps to 90 % "
+        "held-out accuracy than with 1/√d_k: the interval of the median ratio over seeds, each arm "
+        "at its best learning rate, is above 1; false where it is not. Not measured where a best "
+        f"rate is at the edge of the grid. With a condition where the ratio is below "
+        f"{learning.MUCH}.",
+        "training-steps",
+        learning.scaling_helps,
+        caveat="for initial weights that give q and k entries of variance 1; smaller ones do "
+        "without it",
+        experiment="training",
+        subjects=learning.comparisons,
+        table="rates",
+    ),
+    Claim(
+        "training_twin",
+        "What scaling does for training, smaller initial weights do without it.",
+        "True where every run with 1/√d_k and its twin without a scale, from weights divided by "
+        "the fourth root of d_k and at a rescaled learning rate, reach 90 % at the same step and "
+        "their losses "
+        f"never differ by more than {100 * learning.SAME} %, which leaves room for rounding; false "
+        "elsewhere.",
+        "training-steps",
+        learning.same_run,
+        experiment="training",
+        subjects=lambda _, table: [Whole(table)],
+        table="twins",
+    ),
 )
+
+SCHEMAS: dict[str, tuple[Column, ...]] = {"rates": rates.COLUMNS, "twins": twins.COLUMNS}
+"""The tables that decide a claim beside the summaries."""
 
 
 # From the table to the ledger
@@ -322,13 +359,23 @@ def _labels(series: Iterable[Subject]) -> str:
     return " and ".join(few([one.label for one in series], "series"))
 
 
-def ledger(run: config.Run, summaries: Mapping[str, pd.DataFrame]) -> list[tables.Row]:
-    """One row per claim, in the chapter's order; a claim without its experiment is not measured."""
+def ledger(
+    run: config.Run,
+    summaries: Mapping[str, pd.DataFrame],
+    others: Mapping[tuple[str, str], pd.DataFrame] | None = None,
+) -> list[tables.Row]:
+    """One row per claim, in the chapter's order; a claim without its experiment is not measured.
+
+    `others` are the tables that decide beside the summaries, by experiment and name.
+    """
+    found = {(name, "summary"): table for name, table in summaries.items()} | dict(others or {})
     result = []
     for claim in CLAIMS:
         subjects = claim.subjects or series_of
         own, *also = (
-            subjects(run.settings[name], summaries[name]) if name in summaries else []
+            subjects(run.settings[name], found[name, claim.table])
+            if (name, claim.table) in found
+            else []
             for name in (claim.experiment, *claim.also)
         )
         result.append(judge(claim, own, [one for found in also for one in found]))
@@ -336,16 +383,22 @@ def ledger(run: config.Run, summaries: Mapping[str, pd.DataFrame]) -> list[table
 
 
 def main() -> None:
-    """Judge the run of the config named first by the summaries after it, into the last path.
+    """Judge the run of the config named first by the tables after it, into the last path.
 
-    A summary's experiment is the folder that it is in.
+    A table's experiment is the folder that it is in.
     """
     configuration, *paths, out = map(Path, sys.argv[1:])
     summaries = {
         path.parent.name: summary.read(path, summary.columns(EXPERIMENTS[path.parent.name].COLUMNS))
         for path in paths
+        if path.stem == "summary"
     }
-    rows = ledger(config.load(configuration), summaries)
+    others = {
+        (path.parent.name, path.stem): summary.read(path, SCHEMAS[path.stem])
+        for path in paths
+        if path.stem != "summary"
+    }
+    rows = ledger(config.load(configuration), summaries, others)
     tables.write_guarded(out, tables.text(rows, COLUMNS))
 
 

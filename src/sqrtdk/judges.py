@@ -5,7 +5,7 @@ The rules in words stand in `claims` beside the sentences.
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import pandas as pd
 
@@ -38,8 +38,16 @@ SHOWN = 4
 SLOPE_TOLERANCE, ONE_HOT, STABLE, FACTOR = 0.05, 0.9, 0.10, 2
 
 
-Subject = Series | Whole
-"""What a claim is judged by."""
+class Subject(Protocol):
+    """What a claim is judged by, such as a `Series` or a `Whole` table."""
+
+    @property
+    def label(self) -> str:
+        """Name of the subject beside others of its claim; empty where there is one."""
+
+    @property
+    def unrelated(self) -> bool:
+        """Whether it is about unrelated queries and keys."""
 
 
 class Reading(NamedTuple):

@@ -21,6 +21,8 @@ MILLISECONDS = {
     "draw_related": 4000,
     "draw_precision": 3000,
     "draw_worked_example": 2000,
+    "draw_training": 4500,
+    "twin": 6000,
     "expect": 2500,
     "cross": 5000,
     "spread": 3000,

@@ -99,6 +99,11 @@ def scaled_arm(rules: Mapping[str, Mapping[str, Any]]) -> str | None:
     return _arm(rules, _ARMS["scaled"])
 
 
+def unscaled_arm(rules: Mapping[str, Mapping[str, Any]]) -> str | None:
+    """The scale rule that leaves the scores as they are; None where there is none."""
+    return _arm(rules, _ARMS["unscaled"])
+
+
 def _arm(rules: Mapping[str, Mapping[str, Any]], wanted: _Arm) -> str | None:
     """The scale rule that multiplies the scores by d_k^-exponent."""
 

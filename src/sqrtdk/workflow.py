@@ -38,6 +38,9 @@ SHARDS = RESULTS / "shards"
 ANSWERING = {"related": ("summary",), "scaling": ("summary", "distances")}
 """The tables of each experiment that the concept check is answered from."""
 
+JUDGING = {"training": ("rates", "twins")}
+"""The tables of each experiment that claims are judged by, beside its summary."""
+
 
 class Workflow:
     """One run, as Snakemake's `config` describes it. Bad input raises WorkflowError."""
@@ -173,6 +176,15 @@ class Workflow:
             for name in self.experiments
             for table in ANSWERING.get(name, ())
         ]
+
+    def judging(self) -> list[str]:
+        """The tables that claims are judged by, of those that the run has."""
+        others = [
+            f"{self.folder}/{name}/{table}.csv"
+            for name in self.experiments
+            for table in JUDGING.get(name, ())
+        ]
+        return [*self.summaries(), *others]
 
     def figures(self, experiment: str) -> list[str]:
         """The SVG files of an experiment's figures."""

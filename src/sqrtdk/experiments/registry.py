@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from sqrtdk.cells import Cell
-from sqrtdk.experiments import precision, related, scaling, worked_example
+from sqrtdk.experiments import precision, related, scaling, training, worked_example
 from sqrtdk.keys import Column, Key
 
 
@@ -39,6 +39,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "related": related,
     "precision": precision,
     "worked_example": worked_example,
+    "training": training,
 }
 
 EXAMPLES = frozenset({"worked_example"})

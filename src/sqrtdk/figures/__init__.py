@@ -19,6 +19,7 @@ FIGURES = {
     "related": ("entropy", "gradients"),
     "precision": ("errors",),
     "worked_example": ("projections", "attention", "gradients"),
+    "training": ("curves", "steps", "rates", "noise"),
 }
 
 TABLES = {
@@ -26,4 +27,5 @@ TABLES = {
     "related": ("summary", "exact"),
     "precision": ("summary",),
     "worked_example": ("runs",),
+    "training": ("summary", "rates", "twins"),
 }

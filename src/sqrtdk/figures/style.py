@@ -35,6 +35,9 @@ arms for every eye, so each arm has its own marker too."""
 
 MARKERS = ("^", "D", "v", "P", "X", "<", ">", "p", "h", "d")
 
+ON_CELLS = ("#111111", "#ffffff")
+"""Text on a coloured cell, light or dark; the page leaves it as it is, like the cell."""
+
 SMALL = 7.5
 """Points of notes and labels in a panel."""
 

@@ -14,8 +14,10 @@ from sqrtdk import (
     estimates,
     examples,
     questions,
+    rates,
     summary,
     tails,
+    twins,
 )
 from sqrtdk.experiments.registry import EXAMPLES, EXPERIMENTS
 from sqrtdk.keys import Column
@@ -54,7 +56,8 @@ def known(experiments: Iterable[str]) -> dict[str, Table]:
         if name in EXAMPLES:
             result[f"{name}/runs.csv"] = Table("One row per entry of an array.", tuple(schema))
             continue
-        result[f"{name}/runs.csv"] = Table("One row per cell.", tuple(schema))
+        row = "One row per logged step of a cell." if name == "training" else "One row per cell."
+        result[f"{name}/runs.csv"] = Table(row, tuple(schema))
         result[f"{name}/summary.csv"] = Table(
             "One row per metric and combination of axes, over the seeds.", summary.columns(schema)
         )
@@ -75,6 +78,13 @@ def known(experiments: Iterable[str]) -> dict[str, Table]:
     }
     if "scaling" in experiments:
         result |= {f"scaling/{name}.csv": table for name, table in of_scaling.items()}
+    if "training" in experiments:
+        result["training/rates.csv"] = Table(
+            "How fast each arm learns: one row per learning rate.", rates.COLUMNS
+        )
+        result["training/twins.csv"] = Table(
+            "Runs with scaling and their twins without: one row per pair.", twins.COLUMNS
+        )
     result["claims.csv"] = Table("One row per claim.", claims.COLUMNS)
     result["questions.csv"] = Table("One row per question of the concept check.", questions.COLUMNS)
     return result

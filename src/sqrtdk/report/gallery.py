@@ -22,6 +22,8 @@ SOURCES = {
     "worked_example-projections": "worked_example/runs.csv",
     "worked_example-attention": "worked_example/runs.csv",
     "worked_example-gradients": "worked_example/runs.csv",
+    # Shorter than the summary, and of the same seeds.
+    **{f"training-{what}": "training/rates.csv" for what in FIGURES["training"]},
 }
 """The table that says on which seeds a figure rests, where that is not the summary."""
 

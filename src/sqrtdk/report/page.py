@@ -10,7 +10,8 @@ import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from sqrtdk import claims, config, distances, summary, tails
+from sqrtdk import claims, config, distances, rates, summary, tails
+from sqrtdk.experiments import training
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.report import files, gallery, pivots, words
 from sqrtdk.report.example import Example
@@ -48,7 +49,15 @@ def context(folder: Path) -> dict[str, Any]:
     record = folder / "provenance.json"
     provenance = json.loads(record.read_text(encoding="utf-8")) if record.is_file() else {}
     pictures = gallery.figures(folder, experiments)
-    tables = {name: pivots.pivots(name, table, blocks[name]) for name, table in summaries.items()}
+    tables = {
+        name: pivots.pivots(name, table, blocks[name])
+        for name, table in summaries.items()
+        if name != "training"
+    }
+    if "training" in summaries and (path := folder / "training/rates.csv").is_file():
+        # What its summary has at every step and learning rate is no table for a page.
+        best = pivots.of_best_rates(summary.read(path, rates.COLUMNS))
+        tables["training"] = pivots.pivots("training", best, blocks["training"], pivots.BEST_RATES)
     worked = (
         read_rows(folder / "worked_example/runs.csv") if "worked_example" in experiments else []
     )
@@ -81,6 +90,7 @@ def context(folder: Path) -> dict[str, Any]:
         "entries": {mapping: words.entries(settings, mapping) for mapping in config.FORMULAS},
         "summary": summary,
         "tails": tails,
+        "training": training,
         "distances": distances,
         "dictionary": files.dictionary(folder, experiments),
         "configuration": yaml_text,

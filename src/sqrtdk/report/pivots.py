@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pandas as pd
 
-from sqrtdk import crossings, estimates
+from sqrtdk import crossings, estimates, rates
 from sqrtdk.estimates import Estimate
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.keys import Column
@@ -23,6 +24,7 @@ HEADLINES = {
     ),
     "related": ("entropy_normalized", "max_weight", "grad_logits_dead_entries", "grad_q_rms"),
     "precision": ("weight_error", "overflow_share"),
+    "training": ("steps_to_90", "learning_rate"),
 }
 """The metrics that the page tabulates; of an experiment without an entry, the first six."""
 
@@ -75,15 +77,46 @@ class Crossings(NamedTuple):
     left_out: str
 
 
-def pivots(experiment: str, table: pd.DataFrame, settings: Mapping[str, Any]) -> list[Table]:
+BEST_RATES = tuple(
+    replace(column, meaning="Learning rate of the grid that is best for the arm.")
+    if column.name == "learning_rate"
+    else column
+    for column in rates.COLUMNS
+)
+"""The columns of rates.csv as a table of the best rates alone has them."""
+
+
+def of_best_rates(table: pd.DataFrame) -> pd.DataFrame:
+    """The best learning rates of rates.csv and the steps that they take, in summary.csv's shape."""
+    best = table[table["best"] == 1]
+    axes = ["d_k", "n_k", "batch_size", "optimizer", "loss", "scaling"]
+    steps = best[[*axes, "steps"]].assign(
+        metric="steps_to_90", mean=best["steps_to_90"], ci_low=best["ci_low"],
+        ci_high=best["ci_high"], exact=math.nan,
+    )  # fmt: skip
+    rate = best[[*axes, "steps"]].assign(
+        metric="learning_rate", mean=best["learning_rate"], ci_low=math.nan, ci_high=math.nan,
+        exact=math.nan,
+    )  # fmt: skip
+    order = [*axes, "metric", "mean", "ci_low", "ci_high", "exact", "steps"]
+    return pd.concat([steps, rate])[order]
+
+
+def pivots(
+    experiment: str,
+    table: pd.DataFrame,
+    settings: Mapping[str, Any],
+    schema: Sequence[Column] | None = None,
+) -> list[Table]:
     """The headline metrics that the table has, each by d_k; values in the order of the settings.
 
+    `schema` has their meanings where they are not those of the experiment's columns.
     None where an experiment does not sweep d_k or lacks the axis that stands side by side.
     """
     inner = SIDE_BY_SIDE.get(experiment, "scaling")
     if not {"d_k", inner} <= set(table.columns):
         return []
-    columns = {column.name: column for column in EXPERIMENTS[experiment].COLUMNS}
+    columns = {column.name: column for column in schema or EXPERIMENTS[experiment].COLUMNS}
     # The values of an axis are compared with the configuration's as text.
     names = [name for name, column in columns.items() if column.axis and name in table]
     table = table.astype({name: str for name in names if name != "d_k"})
@@ -140,6 +173,8 @@ def _pivot(column: Column, table: pd.DataFrame, inner: str, settings: Mapping[st
 
 def _cell(row: Mapping[Any, Any]) -> Cell:
     value = Estimate(*(float(row[x]) for x in ("mean", "ci_low", "ci_high")))
+    if math.isinf(value.mean):
+        return Cell(f"more than {row['steps']}")
     return _number(value, float(row["exact"]))
 
 

@@ -1,0 +1,335 @@
+"""Training a content lookup against d_k: does scaling help, and when does it not.
+
+Noisy queries look for their item among n_k, through one attention head whose projections W_q and
+W_k are trained. A slab is one combination of sizes, optimizer and loss; its cells are seeds ×
+learning rates × scale rules, and a cell gives a row for each logged step. All of a seed see the
+same libraries and queries, and all of a d_k begin with the same projections.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sqrtdk import keys, retrieval, scales
+from sqrtdk.attention import Floats
+from sqrtdk.cells import Cell, main
+from sqrtdk.keys import Column, Key
+from sqrtdk.retrieval import Adam, Batch, Loss, Optimizer, Sgd
+from sqrtdk.tables import Row
+
+LEVEL = 0.9
+"""The retrieval accuracy that `steps_to_90` counts the steps to."""
+
+HELD_OUT = 256
+"""Held-out queries, at least: whole libraries are asked for each of their items once."""
+
+PROBES = 1024
+"""Batches that the signal-to-noise ratio at initialisation is estimated from."""
+
+ENTRIES = 2**17
+"""Entries of W_q and W_k of the runs that Adam moves side by side, so that they fit a cache."""
+
+BATCH_SIZE = Key(
+    "batch_size",
+    "whole",
+    "Queries in the batch of one step; they share its library.",
+    "queries",
+    maximum=10**6,
+)
+D_MODEL = Key(
+    "d_model",
+    "whole",
+    "Dimension of the items that queries and keys are projections of.",
+    "dimensions",
+    axis=False,
+    maximum=10**5,
+)
+NOISE_SD = Key(
+    "noise_sd",
+    "number",
+    "Standard deviation of the noise on each entry of a query; items have mean square 1.",
+    axis=False,
+)
+STEPS = Key("steps", "whole", "Steps that are trained.", "steps", axis=False, maximum=10**6)
+OPTIMIZER = Key(
+    "optimizer",
+    "choice",
+    "Optimizer: gradient descent on fresh batches, or Adam with its usual constants.",
+    choices=("sgd", "adam"),
+)
+LOSS = Key(
+    "loss",
+    "choice",
+    "What the loss looks at. values: the output, half its squared distance to the value of the "
+    "item that is looked for. weights: the attention weights directly, by cross-entropy.",
+    choices=retrieval.LOSSES,
+)
+LEARNING_RATE = Key("learning_rate", "number", "Learning rate of the optimizer.")
+
+KEYS: tuple[Key, ...] = (
+    keys.D_K,
+    keys.N_K,
+    BATCH_SIZE,
+    D_MODEL,
+    keys.D_V,
+    NOISE_SD,
+    STEPS,
+    OPTIMIZER,
+    LOSS,
+    LEARNING_RATE,
+    keys.SCALING,
+    keys.SEED,
+)
+
+WITHIN: tuple[str, ...] = ("learning_rate",)
+FACTORS_ONLY = True
+HAS_THEORY = False
+
+_DIVERGED = "Empty once the run has diverged."
+
+COLUMNS: tuple[Column, ...] = (
+    *(
+        keys.axis_column(key)
+        for key in (
+            keys.D_K, keys.N_K, BATCH_SIZE, OPTIMIZER, LOSS, keys.SCALING, LEARNING_RATE, keys.SEED
+        )
+    ),
+    Column("step", "Steps that were taken; 0 is initialisation.", "steps", read=int, axis=True),
+    Column(
+        "held_out_loss",
+        f"Loss, mean over held-out queries. {_DIVERGED}",
+        optional=True,
+    ),
+    Column(
+        "accuracy",
+        "Share of held-out queries whose largest weight is on the item that is looked for. "
+        f"{_DIVERGED}",
+        "share",
+        optional=True,
+    ),
+    Column(
+        "entropy_nats",
+        f"Entropy of the attention weights, mean over held-out queries. {_DIVERGED}",
+        "nats",
+        optional=True,
+    ),
+    Column(
+        "max_weight",
+        f"Largest weight of a query, mean over held-out queries. {_DIVERGED}",
+        optional=True,
+    ),
+    Column(
+        "grad_w_q_norm",
+        f"Norm of the gradient of the next batch with respect to W_q. {_DIVERGED}",
+        optional=True,
+    ),
+    Column(
+        "grad_w_k_norm",
+        f"Norm of the gradient of the next batch with respect to W_k. {_DIVERGED}",
+        optional=True,
+    ),
+    Column(
+        "grad_snr",
+        "Signal-to-noise ratio of the gradient of one batch with respect to W_q and W_k: norm of "
+        "its expectation over the root mean square of its deviation from it, estimated from "
+        f"{PROBES} batches. Empty after step 0, and where every gradient is the same.",
+        optional=True,
+    ),
+    Column(
+        "steps_to_90",
+        f"First step, up to this one, at which accuracy was at least {LEVEL}; looked for at every "
+        "step. Empty before it. Its mean in summary.csv is over the seeds that got there alone; "
+        "rates.csv counts the others.",
+        "steps",
+        optional=True,
+    ),
+    Column("diverged", "1 once the scores are no longer finite numbers, else 0."),
+)  # fmt: skip
+
+
+def memory(slab: dict[str, Any]) -> int:
+    """Bytes that one seed's runs take at their peak, by the sizes of their arrays."""
+    n_k, d_model, d_v = slab["n_k"], slab["d_model"], slab["d_v"]
+    batch = n_k * (d_model + d_v) + 2 * slab["batch_size"] * d_model
+    held_out = max(HELD_OUT, n_k) * (2 * n_k + d_model)
+    # The batches twice while they are made; Adam's five arrays of two projections, or one cell's.
+    floats = 2 * (slab["steps"] + PROBES) * batch + 8 * held_out
+    return int(8 * (floats + 5 * max(ENTRIES, 2 * slab["d_k"] * d_model)))
+
+
+def seconds(slab: dict[str, Any]) -> float:
+    """About how long one seed of a slab takes on one core."""
+    runs = len(slab["learning_rate"]) * len(slab["scaling"])
+    entries = 2 * slab["d_k"] * slab["d_model"] if slab["optimizer"] == "adam" else 0
+    return float(0.1 + runs * slab["steps"] * (1.5e-5 + 4e-9 * entries))
+
+
+def logged(steps: int) -> list[int]:
+    """The steps that have a row: the first, the powers of two from 8 on, and the last.
+
+    >>> logged(40)
+    [0, 8, 16, 32, 40]
+    """
+    powers = (2**i for i in range(3, steps.bit_length()))
+    return sorted({0, *powers, steps})
+
+
+def cells(slab: dict[str, Any]) -> Iterator[Cell]:
+    """The cells of one slab; those of a seed are trained together when the first is asked for."""
+    factors = {}
+    for scaling, rule in slab["scaling"].items():
+        factor = scales.factor(rule, d_k=slab["d_k"], n_k=slab["n_k"])
+        if factor is None:
+            raise ValueError(f"{scaling} is not one factor of d_k and n_k")
+        factors[scaling] = factor
+    sizes = {name: slab[name] for name in ("d_k", "n_k", "batch_size", "optimizer", "loss")}
+    arms = [(rate, scaling) for rate in slab["learning_rate"] for scaling in factors]
+    for seed in range(*slab["seeds"]):
+        rates = [rate for rate, _ in arms]
+        found = cache(partial(measure, slab, seed, rates, [factors[name] for _, name in arms]))
+        for place, (rate, scaling) in enumerate(arms):
+            axes = {"scaling": scaling, "learning_rate": rate, "seed": seed}
+            yield sizes | axes, partial(_at, found, place)
+
+
+def _at(found: Callable[[], list[list[Row]]], place: int) -> list[Row]:
+    return found()[place]
+
+
+def measure(
+    slab: dict[str, Any], seed: int, rates: Sequence[float], factors: Sequence[float]
+) -> list[list[Row]]:
+    """The rows of several runs of one seed, each with its learning rate and its scale."""
+    loss: Loss = slab["loss"]
+    batches, held_out = draw(slab, seed)
+    probes = draw_batches(slab, seed, "probe_", PROBES)
+    w_q, w_k = projections(slab, seed)
+    snr = {factor: _snr(probes, w_q, w_k, factor, loss) for factor in set(factors)}
+    together = len(rates)
+    if slab["optimizer"] == "adam":
+        together = max(1, min(together, ENTRIES // (2 * w_q.size)))
+    rows: list[list[Row]] = []
+    for start in range(0, len(rates), together):
+        part = slice(start, start + together)
+        with np.errstate(over="ignore", invalid="ignore"):
+            points = retrieval.train(
+                optimizer(slab, w_q, w_k, _runs(rates[part])),
+                batches,
+                held_out,
+                scale=_runs(factors[part]),
+                loss=loss,
+                logged=logged(slab["steps"]),
+                level=LEVEL,
+            )
+        for place, factor in enumerate(factors[part]):
+            rows.append([_row(point, place, snr[factor]) for point in points])
+    return rows
+
+
+def _row(point: retrieval.Point, place: int, snr: float) -> Row:
+    return {
+        "step": point.step,
+        "held_out_loss": float(point.loss[place]),
+        "accuracy": float(point.accuracy[place]),
+        "entropy_nats": float(point.entropy_nats[place]),
+        "max_weight": float(point.max_weight[place]),
+        "grad_w_q_norm": float(point.grad_w_q_norm[place]),
+        "grad_w_k_norm": float(point.grad_w_k_norm[place]),
+        "grad_snr": snr if point.step == 0 else math.nan,
+        "steps_to_90": float(point.steps_to_level[place]),
+        "diverged": float(point.diverged[place]),
+    }
+
+
+def _runs(values: Sequence[float]) -> Floats:
+    return np.array(values, dtype=np.float64)[:, np.newaxis, np.newaxis]
+
+
+def _snr(probes: Batch, w_q: Floats, w_k: Floats, factor: float, loss: Loss) -> float:
+    by_cross = retrieval.loss_by_cross(probes, w_q @ w_k.T, scale=_runs([factor]), loss=loss)
+    return retrieval.signal_to_noise(by_cross, w_q, w_k)
+
+
+def optimizer(slab: dict[str, Any], w_q: Floats, w_k: Floats, rate: Floats) -> Optimizer:
+    """The slab's optimizer for the same projections and several rates [n_runs, 1, 1]."""
+    if slab["optimizer"] == "adam":
+        return Adam(w_q, w_k, rate=rate)
+    return Sgd(w_q, w_k, rate=rate)
+
+
+# What is drawn
+
+# The position of a name is part of its key: append, never reorder.
+_ARRAYS = (
+    *("items", "values", "noise", "targets"),
+    *("held_out_items", "held_out_values", "held_out_noise"),
+    *("probe_items", "probe_values", "probe_noise", "probe_targets"),
+    *("w_q", "w_k"),
+)
+
+
+def stream(array: str, *, seed: int, sizes: Sequence[int]) -> np.random.Generator:
+    """The random stream of one array, keyed by what it is for: its sizes and the seed.
+
+    The first 1 sets the keys apart from those of `inputs.stream`.
+    """
+    key = (1, seed, _ARRAYS.index(array), *sizes)
+    return np.random.Generator(np.random.Philox(np.random.SeedSequence(1, spawn_key=key)))
+
+
+def draw(slab: dict[str, Any], seed: int) -> tuple[Batch, Batch]:
+    """The batches of all steps and one more, whose gradient is logged last; the held-out libraries.
+
+    They do not depend on d_k, nor those of a step on how many steps follow.
+    """
+    n_k = slab["n_k"]
+    libraries = math.ceil(HELD_OUT / n_k)
+    held_out = _draw(slab, seed, "held_out_", libraries, np.tile(np.arange(n_k), (libraries, 1)))
+    return draw_batches(slab, seed, "", slab["steps"] + 1), held_out
+
+
+def draw_batches(slab: dict[str, Any], seed: int, prefix: str, count: int) -> Batch:
+    """So many batches with targets at random, by the streams of this prefix."""
+    targets = stream(f"{prefix}targets", seed=seed, sizes=_sizes(slab))
+    return _draw(
+        slab, seed, prefix, count, targets.integers(0, slab["n_k"], (count, slab["batch_size"]))
+    )
+
+
+def _draw(
+    slab: dict[str, Any], seed: int, prefix: str, count: int, targets: NDArray[np.intp]
+) -> Batch:
+    def normal(array: str, rows: int, width: int) -> Floats:
+        found = stream(f"{prefix}{array}", seed=seed, sizes=_sizes(slab))
+        return found.standard_normal((count, rows, width))
+
+    return retrieval.make_batch(
+        normal("items", slab["n_k"], slab["d_model"]),
+        normal("values", slab["n_k"], slab["d_v"]),
+        normal("noise", targets.shape[-1], slab["d_model"]),
+        targets,
+        noise_sd=slab["noise_sd"],
+    )
+
+
+def _sizes(slab: dict[str, Any]) -> tuple[int, ...]:
+    return slab["n_k"], slab["batch_size"], slab["d_model"], slab["d_v"]
+
+
+def projections(slab: dict[str, Any], seed: int) -> tuple[Floats, Floats]:
+    """Initial W_q and W_k [d_model, d_k], entries N(0, 1/d_model): q and k have mean square 1."""
+    shape = (slab["d_model"], slab["d_k"])
+    unit = slab["d_model"] ** -0.5
+    w_q, w_k = (
+        unit * stream(name, seed=seed, sizes=shape).standard_normal(shape)
+        for name in ("w_q", "w_k")
+    )
+    return w_q, w_k
+
+
+if __name__ == "__main__":
+    main(cells, COLUMNS)

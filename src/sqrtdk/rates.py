@@ -1,0 +1,163 @@
+"""rates.csv: how fast each arm of `training` learns at every learning rate, and at its best one.
+
+A run that did not reach 90 % counts as infinitely slow, in the median and in its interval, and is
+never left out of an average. So a number of the table may be inf: more than the steps trained.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from sqrtdk import config, keys, summary, tables
+from sqrtdk.estimates import median_interval
+from sqrtdk.experiments import training
+from sqrtdk.keys import Column
+from sqrtdk.series import scaled_arm
+
+TASK = (keys.D_K, keys.N_K, training.BATCH_SIZE, training.OPTIMIZER, training.LOSS)
+"""What the arms of one comparison have in common."""
+
+COLUMNS = (
+    *(keys.axis_column(key) for key in (*TASK, keys.SCALING, training.LEARNING_RATE)),
+    Column("n_seeds", "Number of seeds.", "seeds", read=int),
+    Column("reached", "Of them, those that reached 90 % accuracy.", "seeds", read=int),
+    Column("steps", "Steps trained, so that inf below means more than these.", "steps", read=int),
+    Column(
+        "steps_to_90",
+        "Median over seeds of the steps to 90 %; inf where more than `steps`.",
+        "steps",
+    ),
+    Column(
+        "ci_low",
+        "Lower end of its 95 % interval, by order statistics. Empty below six seeds.",
+        "steps",
+        optional=True,
+    ),
+    Column("ci_high", "Upper end, or inf. Empty below six seeds.", "steps", optional=True),
+    Column(
+        "final_accuracy",
+        "Accuracy after the last step, mean over seeds; 0 for a run that diverged.",
+        "share",
+    ),
+    Column(
+        "best",
+        "1 for the arm's best learning rate, else 0: the lowest median; among equal ones the most "
+        "seeds that reached it, then the highest final accuracy, then the lowest rate.",
+        read=int,
+    ),
+    Column(
+        "edge",
+        "Of a best rate: lowest or highest where it is at that end of the grid, so that a better "
+        "one may lie beyond; only where the grid has no other. Empty elsewhere.",
+        read=str,
+        optional=True,
+    ),
+    Column(
+        "ratio",
+        "Of a best rate: steps to 90 % over those of the arm that divides by √d_k at its own best "
+        "rate, seed by seed; the median. inf where this arm did not get there, 0 where the other "
+        "did not. Empty where neither did, or the run has no such arm.",
+        optional=True,
+    ),
+    Column("ratio_low", "Lower end of its 95 % interval, by order statistics.", optional=True),
+    Column("ratio_high", "Upper end, or inf.", optional=True),
+)
+
+Seeds = pd.Series
+"""Steps to 90 % by seed, infinite where not reached."""
+
+
+def rows(settings: Mapping[str, Any], runs: pd.DataFrame) -> Iterator[tables.Row]:
+    """The rows of rates.csv of a run's runs.csv, in the order of the axes."""
+    task, budget = [key.name for key in TASK], int(settings["steps"])
+    ends = runs[runs["step"] == budget]
+    ends = ends.assign(
+        steps_to_90=ends["steps_to_90"].fillna(np.inf), accuracy=ends["accuracy"].fillna(0.0)
+    )
+    for at, frame in ends.groupby(task, sort=True):
+        found: list[tables.Row] = []
+        fastest: dict[str, tuple[tables.Row, Seeds]] = {}
+        for arm, cells in frame.groupby(["scaling", "learning_rate"], sort=True):
+            scaling, rate = str(arm[0]), float(str(arm[1]))
+            seeds = cells.set_index("seed")["steps_to_90"]
+            row: tables.Row = {
+                **dict(zip(task, at, strict=True)),
+                "scaling": scaling,
+                "learning_rate": rate,
+                **_measured(seeds),
+                "steps": budget,
+                "final_accuracy": float(cells["accuracy"].mean()),
+            }
+            found.append(row)
+            if scaling not in fastest or _rank(row) < _rank(fastest[scaling][0]):
+                fastest[scaling] = row, seeds
+        _, scaled = fastest.get(scaled_arm(settings["scaling"]) or "", (None, None))
+        for row in found:
+            best, seeds = fastest[row["scaling"]]
+            if row is best:
+                edge = _edge(row["learning_rate"], settings["learning_rate"])
+                yield row | {"best": 1, "edge": edge} | compare(seeds, scaled)
+            else:
+                yield row | {"best": 0, "edge": ""} | compare(seeds, None)
+
+
+def _measured(seeds: Seeds) -> tables.Row:
+    values = seeds.to_numpy(dtype=float)
+    low, high = median_interval(values)
+    return {
+        "n_seeds": len(values),
+        "reached": int(np.isfinite(values).sum()),
+        "steps_to_90": _median(values),
+        "ci_low": low,
+        "ci_high": high,
+    }
+
+
+def _rank(row: tables.Row) -> tuple[float, int, float, float]:
+    """The faster, the smaller."""
+    return row["steps_to_90"], -row["reached"], -row["final_accuracy"], row["learning_rate"]
+
+
+def _edge(rate: float, grid: Sequence[float]) -> str:
+    lowest, highest = rate == min(grid), rate == max(grid)
+    return ("only" if highest else "lowest") if lowest else "highest" if highest else ""
+
+
+def compare(seeds: Seeds, scaled: Seeds | None) -> tables.Row:
+    """The ratio of two arms' steps, paired by seed, with the interval of its median."""
+    empty = {"ratio": np.nan, "ratio_low": np.nan, "ratio_high": np.nan}
+    if scaled is None:
+        return empty
+    pair = pd.concat([seeds, scaled], axis=1, join="inner").to_numpy(dtype=float)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = pair[:, 0] / pair[:, 1]
+    # Neither got there, or both were there at once: it may be anything.
+    lows, highs = (np.where(np.isnan(ratios), x, ratios) for x in (0.0, np.inf))
+    low, high = _median(lows), _median(highs)
+    return {
+        "ratio": low if low == high else np.nan,
+        "ratio_low": median_interval(lows)[0],
+        "ratio_high": median_interval(highs)[1],
+    }
+
+
+def _median(values: np.ndarray) -> float:
+    # Not np.median, which makes NaN of two infinities.
+    ordered, half = np.sort(values), len(values) // 2
+    middle = ordered[[half if len(values) % 2 else half - 1, half]]
+    return float(middle[0] if middle[0] == middle[1] else middle.mean())
+
+
+def main() -> None:
+    """Write rates.csv (third) of the run whose config is first, by its runs.csv (second)."""
+    settings = config.load(Path(sys.argv[1])).settings["training"]
+    runs = summary.read(Path(sys.argv[2]), training.COLUMNS)
+    tables.write_guarded(Path(sys.argv[3]), tables.text(rows(settings, runs), COLUMNS))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""Tables of a tiny run of `training`, made by the code itself and without the workflow."""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import pandas as pd
+
+from sqrtdk import cells, config, rates, shards, summary, twins
+from sqrtdk.experiments import training
+
+SCHEMAS = {
+    "runs": training.COLUMNS,
+    "summary": summary.columns(training.COLUMNS),
+    "rates": rates.COLUMNS,
+    "twins": twins.COLUMNS,
+}
+TINY = {"d_k": "[16,64]", "steps": "20", "learning_rate": "[0.01,0.1]", "seeds": "2"}
+
+
+def settings(*overrides: str) -> dict[str, Any]:
+    """Those of the tiny grid, or of another as the command line would say it."""
+    given = TINY | dict(override.split("=", 1) for override in overrides)
+    words = [f"{key}={value}" for key, value in given.items()]
+    run = config.compose(["grid=smoke", "experiments=training", *words], {})
+    return run.settings["training"]
+
+
+def frame(rows: Any, name: str) -> pd.DataFrame:
+    return pd.DataFrame(rows, columns=[column.name for column in SCHEMAS[name]])
+
+
+def runs_of(found: Mapping[str, Any]) -> pd.DataFrame:
+    """The runs.csv of settings with seeds from 0 on."""
+    rows = []
+    for slab in shards.slabs(found, training.WITHIN):
+        seeds = {"seeds": [0, len(found["seed"])]}
+        rows += cells.rows(training.cells(slab | seeds), training.COLUMNS)
+    return frame(rows, "runs")
+
+
+@cache
+def tables(*overrides: str) -> dict[str, pd.DataFrame]:
+    """All tables of a tiny grid. Read them, never change them."""
+    found = settings(*overrides)
+    runs = runs_of(found)
+    best = frame(rates.rows(found, runs), "rates")
+    return {
+        "runs": runs,
+        "summary": frame(summary.summarize(runs, training.COLUMNS, {}), "summary"),
+        "rates": best,
+        "twins": frame(twins.rows(found, runs, best), "twins"),
+    }

@@ -1,0 +1,477 @@
+"""The training experiment: its cells, best rates, twins, claims and figures."""
+
+import csv
+import itertools
+import math
+from pathlib import Path
+from typing import Any
+
+import learned
+import matplotlib.text
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import snakemake
+
+from sqrtdk import cells, claims, config, estimates, learning, rates, tables, twins
+from sqrtdk.experiments import training
+from sqrtdk.figures import FIGURES, style
+from sqrtdk.figures import training as figures
+from sqrtdk.report import pivots
+
+RULES = {
+    "off": {"rule": "constant", "value": 1},
+    "on": {"rule": "power", "exponent": 0.5},
+}
+SLAB: dict[str, Any] = {
+    "d_k": 11, "n_k": 7, "batch_size": 5, "d_model": 13, "d_v": 3, "noise_sd": 0.5, "steps": 20,
+    "optimizer": "adam", "loss": "values", "learning_rate": [0.01, 0.1], "scaling": RULES,
+    "seeds": [0, 2],
+}  # fmt: skip
+
+
+def rows(**changes: Any) -> list[tables.Row]:
+    return cells.rows(training.cells(SLAB | changes), training.COLUMNS)
+
+
+def as_text(found: list[tables.Row], **at: Any) -> list[str]:
+    """The lines of the rows at these values of their axes, as a table has them."""
+    kept = [row for row in found if all(row[name] == value for name, value in at.items())]
+    assert kept
+    order = sorted(kept, key=tables.axes_of(training.COLUMNS))
+    return tables.text(order, training.COLUMNS).splitlines()[1:]
+
+
+# Cells
+
+
+def test_every_cell_has_a_row_for_each_logged_step() -> None:
+    axes = [c.name for c in training.COLUMNS if c.axis]
+    found = {tuple(row[name] for name in axes) for row in rows()}
+    expected = itertools.product(("off", "on"), (0.01, 0.1), (0, 1), (0, 8, 16, 20))
+    assert {one[5:] for one in found} == set(expected)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_no_digit_depends_on_how_the_grid_is_cut(
+    optimizer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = rows(optimizer=optimizer)
+    at = {"seed": 1, "learning_rate": 0.1, "scaling": "on"}
+    part = rows(optimizer=optimizer, seeds=[1, 2], learning_rate=[0.1], scaling={"on": RULES["on"]})
+    assert as_text(part) == as_text(whole, **at)
+    monkeypatch.setattr(training, "ENTRIES", 1)
+    assert as_text(rows(optimizer=optimizer)) == as_text(whole)
+
+
+def test_a_longer_training_begins_with_the_shorter_one() -> None:
+    short, longer = rows(), rows(steps=40)
+    assert as_text(short, step=16) == as_text(longer, step=16)
+
+
+def test_arms_and_sizes_share_their_data() -> None:
+    (batches, held_out), (others, _) = (
+        training.draw(SLAB | change, 3) for change in ({}, {"d_k": 64, "loss": "weights"})
+    )
+    for mine, theirs in zip(batches, others, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    assert not np.array_equal(batches.items[0], batches.items[1])
+    assert not np.array_equal(batches.items[0], held_out.items[0])
+    other_seed, _ = training.draw(SLAB, 4)
+    assert not np.array_equal(batches.items, other_seed.items)
+
+
+def test_held_out_libraries_are_asked_for_each_item_once() -> None:
+    _, held_out = training.draw(SLAB, 0)
+    assert held_out.targets.size >= training.HELD_OUT
+    assert held_out.targets.tolist() == [list(range(7))] * len(held_out.targets)
+
+
+def test_at_the_start_q_and_k_have_entries_of_variance_1() -> None:
+    slab = SLAB | {"d_k": 1000}
+    batches, _ = training.draw(slab, 0)
+    w_q, w_k = training.projections(slab, 0)
+    # Items have mean square 1 exactly, queries 1 + noise².
+    assert np.mean(np.square(batches.items)) == pytest.approx(1, rel=1e-12)
+    # 13 000 entries of each projection: a standard error of 1.2 %.
+    assert np.mean(np.square(batches.items @ w_k)) == pytest.approx(1, rel=0.05)
+    assert np.mean(np.square(batches.queries @ w_q)) == pytest.approx(1.25, rel=0.07)
+    assert not np.array_equal(w_q, w_k)
+
+
+def test_d_k_1_is_the_same_with_and_without_scaling() -> None:
+    found = rows(d_k=1)
+    strip = [
+        [",".join(line.split(",")[6:]) for line in as_text(found, scaling=arm)] for arm in RULES
+    ]
+    assert strip[0] == strip[1]
+
+
+def test_only_the_first_row_has_a_noise_ratio_and_steps_count_from_reaching() -> None:
+    for row in rows(steps=200, loss="weights", learning_rate=[0.03]):
+        assert math.isnan(row["grad_snr"]) == (row["step"] > 0)
+        if not math.isnan(row["steps_to_90"]):
+            assert row["steps_to_90"] <= row["step"]
+        if row["accuracy"] >= training.LEVEL:
+            assert row["steps_to_90"] <= row["step"]
+    assert any(row["steps_to_90"] > 0 for row in rows(steps=200, loss="weights"))
+
+
+def test_a_run_that_diverges_has_rows_that_say_so() -> None:
+    found = rows(optimizer="sgd", loss="weights", learning_rate=[0.01, 1e200], seeds=[0, 1])
+    by = {(r["learning_rate"], r["step"], r["scaling"]): r for r in found}
+    assert by[1e200, 20, "off"]["diverged"] == 1
+    assert math.isnan(by[1e200, 20, "off"]["held_out_loss"])
+    assert by[0.01, 20, "off"]["diverged"] == 0
+
+
+def test_scaling_keeps_the_signal_that_a_saturated_softmax_loses() -> None:
+    found = rows(d_k=256, learning_rate=[0.01])
+    snr = {arm: np.mean([r["grad_snr"] for r in found if r["scaling"] == arm and not r["step"]])
+           for arm in RULES}  # fmt: skip
+    assert snr["on"] > 2 * snr["off"]
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("learning_rate=0", "learning_rate: 0 is not allowed; allowed: finite numbers above 0"),
+        ("optimizer=rmsprop", "optimizer: 'rmsprop' is not allowed; allowed: sgd or adam"),
+        ("loss=output", "allowed: values or weights"),
+        ("steps=0", "steps: 0 is not allowed; allowed: whole numbers from 1"),
+        ("noise_sd=-1", "noise_sd: -1 is not allowed"),
+        ("batch_size=2.5", "batch_size: 2.5 is not allowed"),
+    ],
+)
+def test_bad_input_is_one_line(override: str, said: str) -> None:
+    with pytest.raises(config.ConfigError) as refused:
+        learned.settings(override)
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_memory_grows_with_every_size_and_covers_the_arrays() -> None:
+    sizes = {k: v for k, v in SLAB.items() if isinstance(v, int)} | {"n_k": 300}
+    need = training.memory(sizes)
+    for name in ("n_k", "batch_size", "d_model", "d_v", "steps"):
+        assert training.memory(sizes | {name: 10 * sizes[name]}) > need
+    batches, held_out = training.draw(sizes | {"noise_sd": 1.0}, 0)
+    assert need > sum(array.nbytes for batch in (batches, held_out) for array in batch)
+
+
+# Best rates
+
+
+def runs(cells_: dict[tuple[str, float], list[float]], steps: int = 40) -> pd.DataFrame:
+    """A runs.csv by (scale rule, rate): steps to 90 % of each seed, inf where not reached."""
+    found = []
+    for (arm, rate), seeds in cells_.items():
+        for seed, reached in enumerate(seeds):
+            row = {column.name: math.nan for column in training.COLUMNS} | {
+                "d_k": 64, "n_k": 16, "batch_size": 16, "optimizer": "adam", "loss": "values",
+                "scaling": arm, "learning_rate": rate, "seed": seed, "step": steps,
+                "accuracy": 0.95 if math.isfinite(reached) else 0.2,
+                "steps_to_90": reached if math.isfinite(reached) else math.nan,
+            }  # fmt: skip
+            found += [row | {"step": 0, "steps_to_90": math.nan}, row]
+    return learned.frame(found, "runs")
+
+
+def best_of(table: pd.DataFrame, rate_grid: list[float]) -> dict[str, dict[str, Any]]:
+    settings = {"steps": 40, "learning_rate": rate_grid, "scaling": RULES}
+    found = list(rates.rows(settings, table))
+    assert [row["best"] for row in found].count(1) == len({row["scaling"] for row in found})
+    return {row["scaling"]: row for row in found if row["best"]}
+
+
+INF = math.inf
+
+
+def test_a_run_that_never_got_there_counts_as_slow() -> None:
+    found = best_of(
+        runs(
+            {
+                ("on", 0.1): [10, 11, 12, 13, 14, 15],
+                ("on", 1.0): [5, 5, 5, INF, INF, INF],
+                ("on", 10.0): [INF] * 6,
+                ("off", 0.1): [20, 22, 30, 39, INF, INF],
+                ("off", 1.0): [INF] * 6,
+                ("off", 0.01): [INF] * 6,
+            }
+        ),
+        [0.01, 0.1, 1.0, 10.0],
+    )
+    # At rate 1 the three that reached it were faster, and leaving the others out would choose it.
+    assert found["on"]["learning_rate"] == 0.1
+    assert (found["on"]["steps_to_90"], found["on"]["ci_low"], found["on"]["ci_high"]) == (
+        12.5, 10, 15,
+    )  # fmt: skip
+    assert (found["off"]["steps_to_90"], found["off"]["ci_high"]) == (34.5, INF)
+    assert (found["off"]["reached"], found["off"]["n_seeds"]) == (4, 6)
+    # 20/10, 22/11, 30/12, 39/13, inf, inf
+    assert found["off"]["ratio"] == pytest.approx(2.75)
+    assert (found["off"]["ratio_low"], found["off"]["ratio_high"]) == (2.0, INF)
+    assert found["on"]["ratio"] == 1
+
+
+def test_a_best_rate_at_the_edge_says_so() -> None:
+    table = runs(
+        {("on", 0.1): [10.0], ("on", 1.0): [20.0], ("off", 0.1): [9.0], ("off", 1.0): [8.0]}
+    )
+    found = best_of(table, [0.1, 1.0])
+    assert (found["on"]["edge"], found["off"]["edge"]) == ("lowest", "highest")
+    assert math.isnan(found["on"]["ci_low"])
+    alone = best_of(runs({("on", 0.1): [10.0]}), [0.1])
+    assert alone["on"]["edge"] == "only"
+
+
+def test_where_no_rate_gets_there_the_most_accurate_is_best() -> None:
+    table = runs({("off", 0.1): [INF] * 6, ("off", 1.0): [INF] * 6, ("off", 3.0): [INF] * 6})
+    table.loc[(table["learning_rate"] == 1.0), "accuracy"] = 0.5
+    table.loc[(table["learning_rate"] == 3.0), "accuracy"] = math.nan
+    found = best_of(table, [0.1, 1.0, 3.0])["off"]
+    assert found["learning_rate"] == 1.0
+    assert found["steps_to_90"] == INF
+    assert math.isnan(found["ratio"])
+
+
+def test_neither_arm_there_leaves_the_ratio_open() -> None:
+    none, some = pd.Series([INF, INF, INF]), pd.Series([10.0, 10.0, 10.0])
+    assert math.isnan(rates.compare(none, none)["ratio"])
+    assert rates.compare(none, some)["ratio"] == INF
+    assert rates.compare(some, none)["ratio"] == 0
+
+
+def test_the_interval_of_a_median_covers_it_in_95_of_100_samples() -> None:
+    # Six values: outside only if all are on one side, 2/64.
+    rng = np.random.default_rng(0)
+    for count, expected in ((6, 1 - 2 / 64), (9, 1 - 2 * 10 / 512), (12, 1 - 2 * 79 / 4096)):
+        samples = rng.exponential(size=(4000, count))
+        ends = np.array([estimates.median_interval(sample) for sample in samples])
+        inside = (ends[:, 0] <= math.log(2)) & (math.log(2) <= ends[:, 1])
+        # Four standard errors of a share of 4000.
+        assert abs(inside.mean() - expected) < 4 * math.sqrt(0.05 * 0.95 / 4000)
+        assert expected >= 0.95
+    assert np.isnan(estimates.median_interval(np.arange(5.0))).all()
+
+
+# Twins and claims
+
+
+def test_twins_of_a_real_run_are_the_runs_of_the_table() -> None:
+    found = learned.tables()["twins"]
+    assert len(found) == 2 * 2 * 2 * 2
+    assert (found["steps_to_90"] == found["twin_steps_to_90"]).all()
+    sgd = found[found["optimizer"] == "sgd"]
+    # 20 steps of a few hundred roundings each.
+    assert sgd["difference"].max() < 1e-12
+    np.testing.assert_allclose(sgd["twin_rate"], sgd["learning_rate"] / np.sqrt(sgd["d_k"]))
+    # At d_k = 16 the factors are powers of two, and Adam rounds alike; at 64 it amplifies rounding.
+    adam = found[found["optimizer"] == "adam"]
+    assert adam.loc[adam["d_k"] == 16, "difference"].max() == 0
+    assert adam["difference"].max() < learning.SAME
+
+
+def test_no_twins_without_the_arm_that_they_are_twins_of() -> None:
+    assert learned.tables("scaling=off", "d_k=16", "seeds=1")["twins"].empty
+
+
+def rates_table(ratios: dict[int, tuple[float, float, float]], edge: str = "") -> pd.DataFrame:
+    """A rates.csv of the arms at their best rates; `edge` is that of the unscaled one."""
+    found = []
+    for d_k, (ratio, low, high) in ratios.items():
+        common = {
+            "d_k": d_k, "n_k": 16, "batch_size": 16, "optimizer": "adam", "loss": "values",
+            "learning_rate": 0.01, "n_seeds": 6, "reached": 6, "steps": 400, "best": 1, "edge": "",
+            "final_accuracy": 1.0,
+        }  # fmt: skip
+        on = {"scaling": "on", "steps_to_90": 10.0, "ci_low": 9.0, "ci_high": 11.0,
+              "ratio": 1.0, "ratio_low": 1.0, "ratio_high": 1.0}  # fmt: skip
+        off = {"scaling": "off", "steps_to_90": 10 * ratio, "ci_low": 10 * low,
+               "ci_high": 10 * high, "ratio": ratio, "ratio_low": low, "ratio_high": high,
+               "edge": edge}  # fmt: skip
+        found += [common | off, common | on]
+    return learned.frame(found, "rates")
+
+
+def judged(table: pd.DataFrame, name: str = "rates", rules: Any = RULES) -> dict[str, Any]:
+    run = config.Run("mine", 50, {"training": {"scaling": rules}})
+    ledger = claims.ledger(run, {}, {("training", name): table})
+    claim = {"rates": "training", "twins": "training_twin"}[name]
+    return {row["claim"]: row for row in ledger}[claim]
+
+
+def test_scaling_helps_by_the_interval_of_the_ratio_at_the_largest_d_k() -> None:
+    helps = judged(rates_table({16: (2.0, 1.5, 3.0), 1024: (20.0, 10.0, 30.0)}))
+    # The condition that it always has is of the initial weights.
+    assert helps["verdict"] == "true with a condition"
+    assert helps["condition"].startswith("for initial weights")
+    assert "20 times (10 to 30) at d_k = 1024" in helps["numbers"]
+    little = judged(rates_table({1024: (1.8, 1.5, 2.0)}))
+    assert "by a factor of 1.8 (1.5 to 2.0) only" in little["condition"]
+    harms = judged(rates_table({16: (2.0, 1.5, 3.0), 1024: (0.8, 0.7, 0.9)}))
+    assert harms["verdict"] == "false"
+    open_ = judged(rates_table({1024: (1.5, 0.9, 2.0)}))
+    assert "too wide" in open_["condition"]
+
+
+def test_what_was_not_reached_is_said_as_a_bound() -> None:
+    found = judged(rates_table({1024: (INF, INF, INF)}))
+    assert found["verdict"] == "true with a condition"
+    assert "more than 40.0 times at d_k = 1024" in found["answer"]
+    assert found["value"] == 40
+
+
+@pytest.mark.parametrize(
+    ("table", "rules", "reason"),
+    [
+        (rates_table({1024: (20.0, 10.0, 30.0)}, "lowest"), RULES, "at the edge of the grid"),
+        (
+            rates_table({1024: (math.nan, 0.0, INF)}),
+            RULES,
+            "too few runs reach 90 %, or some have it",
+        ),
+        (rates_table({16: (0.9, 0.8, 0.95)}), RULES, "larger d_k may differ"),
+        (rates_table({1: (1.0, 1.0, 1.0)}), RULES, "both arms are the same"),
+        (rates_table({64: (2.0, 1.5, 3.0)}), {"on": RULES["on"]}, "leaves the scores as they are"),
+    ],
+)
+def test_what_cannot_be_decided_says_why(table: pd.DataFrame, rules: Any, reason: str) -> None:
+    found = judged(table, rules=rules)
+    assert found["verdict"] == "not measured"
+    assert reason in found["condition"]
+
+
+def test_one_pair_that_parts_denies_the_twin() -> None:
+    table = learned.tables()["twins"]
+    assert judged(table, "twins")["verdict"] == "true"
+    late = table.assign(twin_steps_to_90=[*table["twin_steps_to_90"][:-1], 3.0])
+    assert judged(late, "twins")["verdict"] == "false"
+    apart = table.assign(difference=[0.01, *table["difference"][1:]])
+    assert judged(apart, "twins")["verdict"] == "false"
+    assert judged(table.iloc[:0], "twins")["verdict"] == "not measured"
+
+
+# Figures and tables of the page
+
+
+def draw(what: str, found: dict[str, pd.DataFrame]) -> Any:
+    with style.context():
+        figure = figures.BUILD[what](found)
+        figure.canvas.draw()
+    return figure
+
+
+def words(figure: Any) -> str:
+    found = [text.get_text() for text in figure.findobj(matplotlib.text.Text)]
+    return " ".join(" ".join(found).split())
+
+
+@pytest.mark.parametrize("what", FIGURES["training"])
+@pytest.mark.parametrize(
+    "grid",
+    [
+        (),
+        ("scaling=off", "d_k=16", "seeds=1", "learning_rate=1"),
+        ("optimizer=sgd", "loss=weights", "steps=1"),
+        ("n_k=1", "steps=3", "seeds=1", "learning_rate=1e3"),
+        ("d_k=[1,2,4,8,16,32]", "n_k=[2,4]", "batch_size=[1,2]", "scaling=[off,on,quarter,inverse]",
+         "steps=3", "seeds=1", "optimizer=sgd"),
+    ],
+)  # fmt: skip
+def test_figures_of_any_grid_can_be_drawn(what: str, grid: tuple[str, ...]) -> None:
+    figure = draw(what, learned.tables(*grid))
+    # A single key has no gradient.
+    assert figure.axes or (what == "noise" and "Nothing to show" in words(figure))
+
+
+def test_learning_curves_are_those_of_the_best_rates() -> None:
+    found = learned.tables()
+    figure = draw("curves", found)
+    best = found["rates"].query("best == 1 and d_k == 64 and scaling == 'off' and loss == 'values'")
+    rate = best.query("optimizer == 'adam'")["learning_rate"].item()
+    expected = found["summary"].query(
+        "metric == 'accuracy' and d_k == 64 and scaling == 'off' and loss == 'values' "
+        f"and optimizer == 'adam' and learning_rate == {rate}"
+    )
+    line = {line.get_label(): line for line in figure.axes[1].lines}["off"]
+    assert list(line.get_xdata()) == [0, 8, 16, 20]
+    assert list(line.get_ydata()) == expected.sort_values("step")["mean"].tolist()
+
+
+def test_what_was_not_reached_is_a_triangle_above_and_no_point() -> None:
+    found = learned.tables() | {
+        "rates": rates_table({16: (2.0, 1.5, 3.0), 1024: (INF, 30.0, INF)}),
+        "twins": learned.tables()["twins"].iloc[:0],
+    }
+    figure = draw("steps", found)
+    lines = {line.get_label(): line for line in figure.axes[0].lines}
+    assert list(lines["off"].get_ydata()) == [20.0]
+    assert list(lines["_beyond"].get_ydata()) == [figure.axes[0].get_ylim()[1]]
+    assert figure.axes[0].get_ylim()[1] > 400
+    assert "beyond the steps trained" in words(figure)
+
+
+def test_the_map_has_the_number_of_every_cell() -> None:
+    table = rates_table({16: (2.0, 1.5, 3.0), 1024: (INF, 30.0, INF)})
+    figure = draw("rates", learned.tables() | {"rates": table})
+    numbers = [text.get_text() for axes in figure.axes[:2] for text in axes.texts]
+    assert numbers == ["20", "–", "10", "10"]
+
+
+def test_the_page_tables_best_rates_and_what_was_not_reached() -> None:
+    table = pivots.of_best_rates(rates_table({16: (2.0, 1.5, 3.0), 1024: (INF, 30.0, INF)}))
+    steps, rate = pivots.pivots("training", table, {"scaling": ["off", "on"]}, pivots.BEST_RATES)
+    ((_, found),) = steps.blocks
+    assert [[cell.mean for cell in line] for _, line in found] == [
+        ["20", "10"],
+        ["more than 400", "10"],
+    ]
+    assert rate.name == "learning_rate"
+
+
+# The workflow
+
+
+def test_the_workflow_makes_the_tables_and_judges_them(tmp_path: Path) -> None:
+    done = snakemake(
+        tmp_path, "--config", "grid=smoke", "experiments=training", "name=mine", "d_k=16",
+        "optimizer=sgd", "steps=20", "learning_rate=[0.01,0.1,1]", "seeds=6",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    folder = tmp_path / "results/mine"
+    for name, schema in learned.SCHEMAS.items():
+        with (folder / f"training/{name}.csv").open(encoding="utf-8", newline="") as file:
+            header, *found = csv.reader(file)
+        assert header == [column.name for column in schema]
+        assert found
+    with (folder / "claims.csv").open(encoding="utf-8", newline="") as file:
+        ledger = {row["claim"]: row for row in csv.DictReader(file)}
+    assert ledger["training_twin"]["verdict"] == "true"
+    # A row by hand has the digits of the pipeline.
+    slab = learned.settings("d_k=16", "optimizer=sgd", "loss=values", "learning_rate=0.1")
+    settings = {
+        name: value[0] if isinstance(value, list) else value for name, value in slab.items()
+    }
+    by_hand = cells.rows(
+        training.cells(settings | {"learning_rate": [0.1], "seeds": [5, 6]}), training.COLUMNS
+    )
+    lines = (folder / "training/runs.csv").read_text(encoding="utf-8").splitlines()
+    assert set(as_text(by_hand)) < set(lines)
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    for what in FIGURES["training"]:
+        assert f'id="figure-training-{what}"' in page
+    assert "more than 20" in page or "steps_to_90" in page
+
+
+def test_losses_of_nothing_do_not_differ_and_those_of_one_alone_do() -> None:
+    zero, nan = np.array([0.0, 1.0]), np.array([math.nan, 1.0])
+    assert twins._difference(zero, zero) == twins._difference(nan, nan) == 0
+    assert twins._difference(zero, np.array([0.1, 1.0])) == INF
+    assert twins._difference(nan, zero) == twins._difference(zero, nan) == INF
+    assert twins._difference(np.array([2.0]), np.array([2.5])) == 0.25
+
+
+def test_twin_rates_are_those_of_the_text() -> None:
+    assert twins.twin_rate(0.5, factor=1 / 16, optimizer="sgd") == 0.5 / 16
+    assert twins.twin_rate(0.5, factor=1 / 16, optimizer="adam") == 0.5 / 4
