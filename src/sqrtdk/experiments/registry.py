@@ -4,7 +4,14 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from sqrtdk.cells import Cell
-from sqrtdk.experiments import precision, related, scaling
+from sqrtdk.experiments import (
+    encoder_decoder,
+    precision,
+    reach,
+    related,
+    scaling,
+    score_width,
+)
 from sqrtdk.keys import Column, Key
 
 
@@ -35,4 +42,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "scaling": scaling,
     "related": related,
     "precision": precision,
+    "encoder_decoder": encoder_decoder,
+    "score_width": score_width,
+    "reach": reach,
 }
