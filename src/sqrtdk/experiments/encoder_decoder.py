@@ -4,7 +4,7 @@ A slab is one combination of length, score width, state size and learning rate; 
 readers × seeds, a row for each logged step. Some seeds are trained at once, which changes no digit.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -128,27 +128,32 @@ def memory(slab: dict[str, Any]) -> int:
 
 
 def cells(slab: dict[str, Any]) -> Iterator[Cell]:
-    """The cells of one slab; seeds are trained when the first of them is measured."""
+    """The cells of one slab, reader by reader."""
+    return trained_together(slab, measure)
+
+
+def trained_together(
+    slab: dict[str, Any], measure: Callable[..., list[list[Row]]]
+) -> Iterator[Cell]:
+    """The cells of a slab of models; `measure` gives the rows of each of some seeds.
+
+    Seeds are trained together, when the first of them is asked for.
+    """
     names = [key.name for key in AXES if key.name not in ("reader", "seed")]
+    training = {key.name: slab[key.name] for key in KEYS if not key.axis and key.name in slab}
+    training |= {"n" if name == "hidden" else name: slab[name] for name in names}
     start, stop = slab["seeds"]
     for reader in slab["reader"]:
         for first in range(start, stop, TOGETHER):
             seeds = range(first, min(first + TOGETHER, stop))
-            together = cache(partial(measure, reader, seeds, **options(slab)))
+            together = cache(partial(measure, reader, seeds, **training))
             for run, seed in enumerate(seeds):
                 axes = {name: slab[name] for name in names} | {"reader": reader, "seed": seed}
-                yield axes, partial(_pick, together, run)
+                yield axes, partial(_rows_of, together, run)
 
 
-def options(slab: dict[str, Any]) -> dict[str, Any]:
-    """A slab's settings as the keyword arguments of `recall.train`."""
-    same = ("length", "d_k", "batch", "steps", "learning_rate", "log_every")
-    return {name: slab[name] for name in same if name in slab} | {"n": slab["hidden"]}
-
-
-def _pick(together: Any, run: int) -> list[Row]:
-    rows: list[Row] = together()[run]
-    return rows
+def _rows_of(together: Callable[[], list[list[Row]]], run: int) -> list[Row]:
+    return together()[run]
 
 
 def measure(reader: str, seeds: Sequence[int], *, length: int, **training: Any) -> list[list[Row]]:

@@ -6,7 +6,6 @@ about the pair at that distance. A cell has a row for each distance, before and 
 """
 
 from collections.abc import Iterator, Sequence
-from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -15,22 +14,22 @@ from sqrtdk import keys, recall, recurrent
 from sqrtdk.attention import Floats
 from sqrtdk.cells import Cell, main
 from sqrtdk.experiments import encoder_decoder
-from sqrtdk.experiments.encoder_decoder import AXES, BATCH, STEPS, TOGETHER, options
+from sqrtdk.experiments.encoder_decoder import AXES, BATCH, STEPS, trained_together
 from sqrtdk.keys import Column, Key
 from sqrtdk.recurrent import Parameters, Sequences
 from sqrtdk.tables import Row
 
 KEYS: tuple[Key, ...] = (*AXES, STEPS, BATCH)
 
-WITHIN: tuple[str, ...] = ()
+WITHIN: tuple[str, ...] = ("reader",)
 FACTORS_ONLY = False
 HAS_THEORY = False
 
-STAGES = ("before", "after")
+STAGES = ("initial", "trained")
 
 COLUMNS: tuple[Column, ...] = (
     *(keys.axis_column(key) for key in AXES),
-    Column("training", f"{STAGES[0]} or {STAGES[1]} training.", read=str, axis=True),
+    Column("stage", f"Before training ({STAGES[0]}) or after ({STAGES[1]}).", read=str, axis=True),
     Column(
         "distance",
         "Pairs between a state and the end of the sequence: 0 is the last state.",
@@ -79,19 +78,8 @@ def memory(slab: dict[str, Any]) -> int:
 
 
 def cells(slab: dict[str, Any]) -> Iterator[Cell]:
-    """The cells of one slab; seeds are trained when the first of them is measured."""
-    axes = {key.name: slab[key.name] for key in AXES if key.name != "seed"}
-    start, stop = slab["seeds"]
-    for first in range(start, stop, TOGETHER):
-        seeds = range(first, min(first + TOGETHER, stop))
-        together = cache(partial(measure, slab["reader"], seeds, **options(slab)))
-        for run, seed in enumerate(seeds):
-            yield axes | {"seed": seed}, partial(_pick, together, run)
-
-
-def _pick(together: Any, run: int) -> list[Row]:
-    rows: list[Row] = together()[run]
-    return rows
+    """The cells of one slab, trained as those of `encoder_decoder` are."""
+    return trained_together(slab, measure)
 
 
 def measure(
@@ -108,7 +96,7 @@ def measure(
             last = norms[run, 0]
             rows += [
                 {
-                    "training": stage,
+                    "stage": stage,
                     "distance": distance,
                     "jacobian_norm": float(norm),
                     "log10_jacobian_norm": _log10(norm),

@@ -18,10 +18,16 @@ FIGURES = {
     ),
     "related": ("entropy", "gradients"),
     "precision": ("errors",),
+    "encoder_decoder": ("length", "curves"),
+    "score_width": ("d_k",),
+    "reach": ("distance",),
 }
 
 TABLES = {
     "scaling": ("summary", "exact", "crossings", "tails", "weights"),
     "related": ("summary", "exact"),
     "precision": ("summary",),
+    "encoder_decoder": ("summary",),
+    "score_width": ("summary",),
+    "reach": ("summary",),
 }
