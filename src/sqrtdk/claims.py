@@ -15,10 +15,11 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from sqrtdk import config, judges, summary, tables
+from sqrtdk import config, judges, judges_recall, summary, tables
 from sqrtdk.estimates import (
     MissingError,
 )
+from sqrtdk.experiments.encoder_decoder import SOLVED
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.judges import (
     FACTOR,
@@ -223,6 +224,55 @@ CLAIMS = (
         "scaling-entropy",
         judges.agreement,
         subjects=lambda _, table: [Whole(table)],
+    ),
+    Claim(
+        "bottleneck",
+        "Attention removes the bottleneck of the fixed-size vector.",
+        "True where, at the longest source and after training, the accuracy of the fixed vector is "
+        f"below {SOLVED} and that of some attention above it. False where the fixed vector is "
+        f"above it at length = {judges_recall.LONG} or more, or every attention below it.",
+        "encoder_decoder-length",
+        judges_recall.bottleneck,
+        experiment="encoder_decoder",
+        subjects=judges_recall.parts("hidden", "d_k", "learning_rate"),
+    ),
+    Claim(
+        "score_width",
+        "As the score width grows, dot attention without scaling falls behind; additive and scaled "
+        "dot attention do not.",
+        "Every reader at the learning rate, of those tried, at which most seeds reach an accuracy "
+        f"of {SOLVED}, and in the fewest steps. True where, at the largest d_k, unscaled dot "
+        "attention has fewer seeds there, or needs more steps, than scaled dot attention and than "
+        "itself at the smallest d_k, while with additive and scaled dot attention all seeds get "
+        "there at every d_k and no later than at the smallest. Where it is not: false if that d_k "
+        f"is {LARGE} or more, or an additive or scaled attention falls behind; else not measured.",
+        "score_width-d_k",
+        judges_recall.score_width,
+        experiment="score_width",
+        subjects=judges_recall.parts("length", "hidden"),
+    ),
+    Claim(
+        "reach",
+        "Attention reaches any distance directly.",
+        "True where, over the largest distance, the norm of the derivative of the answer by a "
+        "state falls to no less than 1/10 with every attention, before and after training, and "
+        "below 1/10 with the fixed vector before training; false where it falls below with some "
+        "attention.",
+        "reach-distance",
+        judges_recall.reach,
+        experiment="reach",
+        subjects=judges_recall.parts("length", "hidden", "d_k", "learning_rate"),
+    ),
+    Claim(
+        "vanishing",
+        "The fixed vector fails because the gradient does not reach far back.",
+        "Within reach are the distances at which, after training, the norm of the derivative is "
+        "more than 1/100 of that at distance 0. True where the fixed vector answers those with an "
+        f"accuracy above {SOLVED} and there are others; false where it is below at all of those.",
+        "reach-distance",
+        judges_recall.vanishing,
+        experiment="reach",
+        subjects=judges_recall.parts("length", "hidden", "d_k", "learning_rate"),
     ),
 )
 

@@ -23,14 +23,28 @@ HEADLINES = {
     ),
     "related": ("entropy_normalized", "max_weight", "grad_logits_dead_entries", "grad_q_rms"),
     "precision": ("weight_error", "overflow_share"),
+    "encoder_decoder": ("accuracy", "steps_to_90", "reached_90", "asked_weight"),
+    "score_width": ("accuracy", "steps_to_90", "reached_90", "entropy_nats"),
+    "reach": ("jacobian_norm", "accuracy"),
 }
 """The metrics that the page tabulates; of an experiment without an entry, the first six."""
 
-SIDE_BY_SIDE = {"precision": "order"}
+SIDE_BY_SIDE = {
+    "precision": "order",
+    "encoder_decoder": "reader",
+    "score_width": "reader",
+    "reach": "reader",
+}
 """The axis whose values stand next to each other, where that is not the scale rule."""
 
+NAMED = ("scaling", "reader")
+"""Axes whose values are names that say enough."""
+
+DOWN = {"encoder_decoder": "length", "reach": "distance"}
+"""The axis with a row for each value, where that is not d_k."""
+
 ROWS, CELLS, COLUMNS = 16, 30, 10
-"""Values of d_k, series times arms, and columns that a table shows at most; summary.csv has all.
+"""Values down, series times arms, and columns that a table shows at most; summary.csv has all.
 More columns than fit a page become blocks, one under the other."""
 
 Rows = list[tuple[int, list["Cell | None"]]]
@@ -45,7 +59,7 @@ class Cell(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A metric by d_k: blocks of rows, and in each the same series (columns) and arms.
+    """A metric by `down`: blocks of rows, and in each the same series (columns) and arms.
 
     `fixed` are the axes that have one value in the whole table, `left_out` what is not shown.
     """
@@ -53,6 +67,7 @@ class Table(NamedTuple):
     name: str
     meaning: str
     unit: str
+    down: str
     series: list[str]
     arms: list[str]
     blocks: list[tuple[str, Rows]]
@@ -78,28 +93,33 @@ class Crossings(NamedTuple):
 def pivots(experiment: str, table: pd.DataFrame, settings: Mapping[str, Any]) -> list[Table]:
     """The headline metrics that the table has, each by d_k; values in the order of the settings.
 
-    None where an experiment does not sweep d_k or lacks the axis that stands side by side.
+    Of training, the last step. None where an experiment lacks the axis that goes down or the one
+    that stands side by side.
     """
-    inner = SIDE_BY_SIDE.get(experiment, "scaling")
-    if not {"d_k", inner} <= set(table.columns):
+    inner, down = SIDE_BY_SIDE.get(experiment, "scaling"), DOWN.get(experiment, "d_k")
+    if not {down, inner} <= set(table.columns):
         return []
+    if "step" in table:
+        table = table[table["step"] == table["step"].max()]
     columns = {column.name: column for column in EXPERIMENTS[experiment].COLUMNS}
     # The values of an axis are compared with the configuration's as text.
     names = [name for name, column in columns.items() if column.axis and name in table]
-    table = table.astype({name: str for name in names if name != "d_k"})
+    table = table.astype({name: str for name in names if name != down})
     present = set(table["metric"])
     headlines = HEADLINES.get(experiment, [name for name in columns if name in present][:6])
     return [
-        _pivot(columns[name], table[table["metric"] == name], inner, settings)
+        _pivot(columns[name], table[table["metric"] == name], down, inner, settings)
         for name in headlines
         if name in present
     ]
 
 
-def _pivot(column: Column, table: pd.DataFrame, inner: str, settings: Mapping[str, Any]) -> Table:
-    axes = [name for name in table.columns[: list(table.columns).index("metric")] if name != "d_k"]
+def _pivot(
+    column: Column, table: pd.DataFrame, by: str, inner: str, settings: Mapping[str, Any]
+) -> Table:
+    axes = [name for name in table.columns[: list(table.columns).index("metric")] if name != by]
     values = {name: _ordered(table[name], settings.get(name)) for name in axes}
-    arms, sizes = values.pop(inner), sorted(set(table["d_k"]))
+    arms, sizes = values.pop(inner), sorted(set(table[by]))
     varying = [name for name in values if len(values[name]) > 1]
     # The last axes stand side by side as far as there is room; the first make blocks.
     split, width = len(varying), len(arms)
@@ -112,26 +132,26 @@ def _pivot(column: Column, table: pd.DataFrame, inner: str, settings: Mapping[st
     shown_arms, shown_sizes = arms[:CELLS], estimates.spread(sizes, ROWS)
     shown = _some(blocks, CELLS // (len(shown_arms) * len(series)))
     cells = {
-        (row["d_k"], *(row[name] for name in (*down, *across, inner))): _cell(row)
-        for row in records
+        (row[by], *(row[name] for name in (*down, *across, inner))): _cell(row) for row in records
     }
     columns = [(*one, arm) for one in series for arm in shown_arms]
     return Table(
         column.name,
         column.meaning,
         column.unit,
+        by,
         [_label(across, one) for one in series],
-        shown_arms if inner == "scaling" else [f"{inner} = {arm}" for arm in shown_arms],
+        [arm if inner in NAMED else f"{inner} = {arm}" for arm in shown_arms],
         [
             (
                 _label(down, block),
-                [(d, [cells.get((d, *block, *one)) for one in columns]) for d in shown_sizes],
+                [(x, [cells.get((x, *block, *one)) for one in columns]) for x in shown_sizes],
             )
             for block in shown
         ],
         _fixed(values),
         _left_out(
-            (len(shown_sizes), len(sizes), "values of d_k"),
+            (len(shown_sizes), len(sizes), f"values of {by}"),
             (len(shown) * len(series), len(blocks) * len(series), "series"),
             (len(shown_arms), len(arms), f"values of {inner}"),
         ),
