@@ -118,6 +118,10 @@ def test_verdicts_of_a_table_like_the_real_one() -> None:
         "inverse": "not measured",
         "half_precision": "not measured",
         "agreement": "not measured",
+        "bottleneck": "not measured",
+        "score_width": "not measured",
+        "reach": "not measured",
+        "vanishing": "not measured",
     }
 
 

@@ -161,7 +161,8 @@ def train(
             into[name][...] = one
         if step % log_every == 0 or step == steps:
             yield Moment(step, parameters, metrics.row_norms(gradient))
-        adam(flat, gradient, first, second, scratch, step=step + 1, learning_rate=learning_rate)
+        if step < steps:
+            adam(flat, gradient, first, second, scratch, step=step + 1, learning_rate=learning_rate)
 
 
 def adam(
