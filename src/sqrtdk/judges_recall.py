@@ -225,6 +225,8 @@ def reach(whole: Whole) -> Reading:
         stage: _reach(whole, stage, "relative_log10_norm") for stage in ("initial", "trained")
     }
     far = max(stages["initial"]["fixed"])
+    if any(far not in curve for curves in stages.values() for curve in curves.values()):
+        raise MissingError(f"over {far} pairs a derivative is 0")
     fixed = {stage: curves["fixed"][far] for stage, curves in stages.items()}
     attention = {
         (name, stage): curve[far]

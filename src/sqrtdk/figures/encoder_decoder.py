@@ -39,7 +39,7 @@ def by_reader(table: pd.DataFrame) -> pd.DataFrame:
     same = table[table["metric"] == "unasked_accuracy"]
     same = same[same["reader"] == table["reader"].iloc[0]]
     arms = [table.assign(arm=table["reader"]), same.assign(arm=UNASKED, metric="accuracy")]
-    both: pd.DataFrame = pd.concat(arms)
+    both: pd.DataFrame = pd.concat(arms, ignore_index=True)
     return both
 
 

@@ -37,6 +37,9 @@ Curves = Mapping[str, pd.DataFrame]
 PAIR = ("rms", "median")
 """The two averages of a gradient's row norms: they tell opposite stories."""
 
+MARKERS = 12
+"""On a line of counts, at most."""
+
 NO_CURVES = pd.DataFrame(columns=["d_k", "n_k", "n_q", "scaling", "metric", "exact"])
 """exact.csv of an experiment that theory does not cover."""
 
@@ -96,8 +99,9 @@ def plot_metric(
     *,
     on_curve: Sequence[str] = (),
     x: str = "d_k",
+    markevery: int = 1,
 ) -> None:
-    """A metric's mean against x with its interval over seeds.
+    """A metric's mean against x with its interval over seeds, with a marker at every nth point.
 
     Arms `on_curve` are points with bars, the others lines with bands; a median is dashed. The
     limits of a logarithmic axis must be final.
@@ -111,7 +115,7 @@ def plot_metric(
         axes.plot(
             rows[x], rows["mean"], color=look.color, marker=look.marker, label=arm,
             linestyle="none" if arm in on_curve else "--" if dashed else "-",
-            markerfacecolor="none" if dashed else look.color,
+            markerfacecolor="none" if dashed else look.color, markevery=markevery,
         )  # fmt: skip
         known = rows.dropna(subset=["ci_low", "ci_high"])
         low, high = (known[name].to_numpy(float) for name in ("ci_low", "ci_high"))
@@ -202,7 +206,9 @@ def build_lines(
     marks = set()
     for panel in made:
         row, axes = by_label[panel.row], panel.axes
-        _set_axes(axes, row, table, x.name, count=count)
+        # Sizes are compared across panels, and counts within one.
+        _set_axes(axes, row, table)
+        (count_axis if count else size_axis)(axes, (panel.table if count else table)[x.name])
         if panel.first:
             axes.set_ylabel(row.label)
         refer(axes, panel)
@@ -210,7 +216,11 @@ def build_lines(
             curves = curves_of(exact, panel, metric)
             for arm, curve in curves.items():
                 plot_curve(axes, curve, looks[arm])
-            plot_metric(panel.table, axes, metric, looks, on_curve=list(curves), x=x.name)
+            # So many markers that they can be told apart.
+            every = math.ceil(panel.table[x.name].nunique() / MARKERS) if count else 1
+            plot_metric(
+                panel.table, axes, metric, looks, on_curve=list(curves), x=x.name, markevery=every
+            )
             plot_exits(panel.table, axes, metric, looks, x.name)
             arms = set(lines_of(panel.table, metric, x.name))
             marks |= {"Bar"} if curves else set()
@@ -227,8 +237,7 @@ def build_lines(
     return figure
 
 
-def _set_axes(axes: Axes, row: Row, table: pd.DataFrame, x: str, *, count: bool) -> None:
-    (count_axis if count else size_axis)(axes, table[x])
+def _set_axes(axes: Axes, row: Row, table: pd.DataFrame) -> None:
     if row.base is None:
         axes.set_ylim(row.bottom - 0.02 * (row.top - row.bottom), row.top)
     else:

@@ -21,8 +21,8 @@ def build_distance(tables: Tables) -> Figure:
     norm = table["metric"] == NORM
     # Two rows of panels show the same metric at the two stages.
     table = table.assign(metric=table["metric"].where(~norm, NORM + " " + table["stage"]))
-    table = table[norm | (table["stage"] == trained)]
     means = table.loc[norm, "mean"]
+    table = table[norm | (table["stage"] == trained)]
     low, high = means.min(), means.max()
     room = 0.05 * (high - low) or 1.0
     return build_lines(
