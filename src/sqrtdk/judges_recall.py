@@ -11,6 +11,7 @@ import pandas as pd
 from sqrtdk.estimates import Estimate, MissingError, estimate, past, percent, ratio
 from sqrtdk.experiments.encoder_decoder import SOLVED
 from sqrtdk.judges import LARGE, Reading, every, exists
+from sqrtdk.recurrent import READERS
 from sqrtdk.series import Whole
 
 LONG = 16
@@ -76,7 +77,7 @@ def bottleneck(whole: Whole) -> Reading:
         )
     solved = {name: past(curve[longest], SOLVED, above=True) for name, curve in attention.items()}
     holds = every((fails, exists(solved.values())))
-    best = max(attention, key=lambda name: attention[name][longest].mean)
+    best = max(attention, key=lambda name: (attention[name][longest].mean, READERS.index(name)))
     short = [length for length, value in fixed.items() if past(value, SOLVED, above=True)]
     others = [name for name, state in solved.items() if not state]
     conditions = [

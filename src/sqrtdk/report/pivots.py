@@ -23,8 +23,8 @@ HEADLINES = {
     ),
     "related": ("entropy_normalized", "max_weight", "grad_logits_dead_entries", "grad_q_rms"),
     "precision": ("weight_error", "overflow_share"),
-    "encoder_decoder": ("accuracy", "steps_to_90", "reached_90", "asked_weight"),
-    "score_width": ("accuracy", "steps_to_90", "reached_90", "entropy_nats"),
+    "encoder_decoder": ("accuracy", "steps_to_90", "asked_weight"),
+    "score_width": ("accuracy", "steps_to_90", "asked_weight"),
     "reach": ("jacobian_norm", "accuracy"),
 }
 """The metrics that the page tabulates; of an experiment without an entry, the first six."""
@@ -51,11 +51,15 @@ Rows = list[tuple[int, list["Cell | None"]]]
 
 
 class Cell(NamedTuple):
-    """One number of a table: the mean, and beneath it the interval and the exact value."""
+    """One number of a table: the mean, and beneath it the interval and the exact value.
+
+    `seeds` says it where some of the run's seeds have no such number.
+    """
 
     mean: str
     interval: str = ""
     exact: str = ""
+    seeds: str = ""
 
 
 class Table(NamedTuple):
@@ -105,17 +109,22 @@ def pivots(experiment: str, table: pd.DataFrame, settings: Mapping[str, Any]) ->
     # The values of an axis are compared with the configuration's as text.
     names = [name for name, column in columns.items() if column.axis and name in table]
     table = table.astype({name: str for name in names if name != down})
-    present = set(table["metric"])
+    present, seeds = set(table["metric"]), int(table["n_seeds"].max())
     headlines = HEADLINES.get(experiment, [name for name in columns if name in present][:6])
     return [
-        _pivot(columns[name], table[table["metric"] == name], down, inner, settings)
+        _pivot(columns[name], table[table["metric"] == name], down, inner, seeds, settings)
         for name in headlines
         if name in present
     ]
 
 
 def _pivot(
-    column: Column, table: pd.DataFrame, by: str, inner: str, settings: Mapping[str, Any]
+    column: Column,
+    table: pd.DataFrame,
+    by: str,
+    inner: str,
+    seeds: int,
+    settings: Mapping[str, Any],
 ) -> Table:
     axes = [name for name in table.columns[: list(table.columns).index("metric")] if name != by]
     values = {name: _ordered(table[name], settings.get(name)) for name in axes}
@@ -132,7 +141,8 @@ def _pivot(
     shown_arms, shown_sizes = arms[:CELLS], estimates.spread(sizes, ROWS)
     shown = _some(blocks, CELLS // (len(shown_arms) * len(series)))
     cells = {
-        (row[by], *(row[name] for name in (*down, *across, inner))): _cell(row) for row in records
+        (row[by], *(row[name] for name in (*down, *across, inner))): _cell(row, seeds)
+        for row in records
     }
     columns = [(*one, arm) for one in series for arm in shown_arms]
     return Table(
@@ -158,9 +168,11 @@ def _pivot(
     )
 
 
-def _cell(row: Mapping[Any, Any]) -> Cell:
+def _cell(row: Mapping[Any, Any], seeds: int) -> Cell:
     value = Estimate(*(float(row[x]) for x in ("mean", "ci_low", "ci_high")))
-    return _number(value, float(row["exact"]))
+    found = _number(value, float(row["exact"]))
+    count = int(row["n_seeds"])
+    return found._replace(seeds=f"{count} of {seeds} seeds") if count < seeds else found
 
 
 def _number(value: Estimate, exact: float) -> Cell:
