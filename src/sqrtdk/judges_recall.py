@@ -3,6 +3,7 @@
 The rules in words stand in `claims` beside the sentences.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -16,6 +17,9 @@ from sqrtdk.series import Whole
 
 LONG = 16
 """A source length at which a fixed vector has to fail; a grid that ends below cannot deny it."""
+
+CHANCE = 0.025
+"""Below it fewer seeds are taken for fewer: the side of a 95 % interval."""
 
 DECADE, GONE = -1.0, -2.0
 """log₁₀ of the share of its norm that a derivative keeps: flat above the first, gone below the
@@ -107,23 +111,23 @@ def bottleneck(whole: Whole) -> Reading:
 class _Best(NamedTuple):
     """A reader at one d_k, at the learning rate at which most seeds learn the task, and fastest."""
 
-    reached: float
+    seeds: int
+    there: int
     steps: Estimate | None
     accuracy: Estimate
-    learning_rate: float
 
     @property
-    def rank(self) -> tuple[float, float, float]:
+    def rank(self) -> tuple[int, float, float]:
         """The larger, the better."""
-        return self.reached, -(self.steps.mean if self.steps else 0.0), self.accuracy.mean
+        return self.there, -(self.steps.mean if self.steps else 0.0), self.accuracy.mean
 
     @property
     def text(self) -> str:
-        """How far it got, in words."""
-        if self.reached == 1 and self.steps:
-            return f"{estimate(self.steps)} steps"
-        got = f"{self.reached:.0%} of the seeds got there" if self.reached else "no seed got there"
-        return f"{got}, accuracy {percent(self.accuracy)}"
+        """What it takes, or where it ends, in words."""
+        if self.there == self.seeds and self.steps:
+            return f"takes {estimate(self.steps)} steps"
+        seeds = f"{self.there} of {self.seeds} seeds" if self.there else "no seed"
+        return f"gets there with {seeds} and ends at an accuracy of {percent(self.accuracy)}"
 
 
 def _bests(table: pd.DataFrame) -> dict[str, dict[int, _Best]]:
@@ -134,23 +138,36 @@ def _bests(table: pd.DataFrame) -> dict[str, dict[int, _Best]]:
             row["metric"]: Estimate(row["mean"], row["ci_low"], row["ci_high"])
             for row in rows.to_dict("records")
         }
-        reader, d_k, rate = (rows[name].iloc[0] for name in ("reader", "d_k", "learning_rate"))
-        one = _Best(
-            values["reached_90"].mean, values.get("steps_to_90"), values["accuracy"], float(rate)
-        )
+        reader, d_k = rows["reader"].iloc[0], rows["d_k"].iloc[0]
+        seeds = int(rows["n_seeds"].max())
+        there = round(seeds * values["reached_90"].mean)
+        one = _Best(seeds, there, values.get("steps_to_90"), values["accuracy"])
         curve = found.setdefault(str(reader), {})
         curve[int(d_k)] = max((one, *filter(None, [curve.get(int(d_k))])), key=lambda x: x.rank)
     return found
 
 
 def _behind(slow: _Best, fast: _Best) -> bool | None:
-    """Whether one needs more steps than the other, or does not get there where the other does."""
-    if slow.reached < 1 or fast.reached < 1:
-        return slow.reached < fast.reached
+    """Whether one gets there with fewer seeds than the other or, where all do, in more steps."""
+    if slow.there < slow.seeds or fast.there < fast.seeds:
+        if slow.there / slow.seeds >= fast.there / fast.seeds:
+            return False
+        alone = slow.seeds == fast.seeds == 1
+        return True if alone or _chance(slow, fast) < CHANCE else None
     if slow.steps is None or fast.steps is None:
         return None
     over = ratio({0: slow.steps}, {0: fast.steps})
     return past(over[0], 1.0, above=True) if over else None
+
+
+def _chance(slow: _Best, fast: _Best) -> float:
+    """Probability of so few of the slow one's seeds, if both were alike: Fisher's exact test."""
+    there, seeds = slow.there + fast.there, slow.seeds + fast.seeds
+    ways = (
+        math.comb(slow.seeds, count) * math.comb(fast.seeds, there - count)
+        for count in range(max(0, there - fast.seeds), slow.there + 1)
+    )
+    return sum(ways) / math.comb(seeds, there)
 
 
 def score_width(whole: Whole) -> Reading:
@@ -168,32 +185,29 @@ def score_width(whole: Whole) -> Reading:
         raise MissingError(
             f"no difference is certain at d_k = {large}, the largest; larger may differ"
         )
-    others = {
-        name: _behind(bests[name][large], bests[name][small]) for name in ("additive", "scaled_dot")
-    }
-    keep = every(
-        [
-            *(bests[name][d_k].reached == 1 for name in others for d_k in sizes),
-            *(state is not True for state in others.values()),
-        ]
+    others = [bests[name] for name in ("additive", "scaled_dot")]
+    keep = all(
+        curve[d_k].there > curve[d_k].seeds / 2 and _behind(curve[d_k], curve[small]) is not True
+        for curve in others
+        for d_k in sizes
     )
     holds = every((grown, keep))
     first = next((d for d in sizes if all(behind[x] is True for x in sizes if x >= d)), large)
     rates = sorted({float(x) for x in whole.table["learning_rate"]})
     steps = int(whole.table["step"].max())
     shown = "; ".join(
-        f"{name} {curve[small].text} at d_k = {small} and {curve[large].text} at d_k = {large}"
+        f"{name} {curve[small].text} at d_k = {small}, and {curve[large].text} at d_k = {large}"
         for name, curve in bests.items()
         if name != "fixed"
     )
     end = dot[large].accuracy
-    verb = "falls" if holds else "does not fall"
+    verb = "falls" if grown else "does not fall"
     return Reading(
         holds,
         f"to an accuracy of {SOLVED}: {shown}",
-        f"Unscaled dot attention {verb} behind as d_k grows: at d_k = {large} it ends at an "
-        f"accuracy of {percent(end)} ({dot[large].text.partition(',')[0]}); scaled dot attention "
-        f"needs {scaled[large].text}, additive attention {bests['additive'][large].text}.",
+        f"Unscaled dot attention {verb} behind as d_k grows: to an accuracy of {SOLVED}, at d_k = "
+        f"{large}, it {dot[large].text}; scaled dot attention {scaled[large].text}, additive "
+        f"attention {bests['additive'][large].text}.",
         f"accuracy of unscaled dot attention at d_k = {large}",
         end,
         abs(end.mean - SOLVED),
