@@ -89,6 +89,7 @@ def test_verdicts_about_the_bottleneck(changes: dict[str, Any], verdict: str) ->
 
 def test_an_attention_that_fails_at_the_longest_source_is_named() -> None:
     assert "not with dot" in lengths(dot=0.5)["condition"]
+    assert "undecided with dot" in lengths(dot=0.9)["condition"]
     assert "not with" not in lengths()["condition"]
 
 

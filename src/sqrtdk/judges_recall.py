@@ -83,11 +83,13 @@ def bottleneck(whole: Whole) -> Reading:
     holds = every((fails, exists(solved.values())))
     best = max(attention, key=lambda name: (attention[name][longest].mean, READERS.index(name)))
     short = [length for length, value in fixed.items() if past(value, SOLVED, above=True)]
-    others = [name for name, state in solved.items() if not state]
+    without = [name for name, state in solved.items() if state is False]
+    unsure = [name for name, state in solved.items() if state is None]
     conditions = [
         f"after {steps} training steps",
         *([f"the fixed vector answers too up to length = {max(short)}"] if short else []),
-        *([f"not with {' and '.join(others)}"] if holds and others else []),
+        *([f"not with {' and '.join(without)}"] if holds and without else []),
+        *([f"undecided with {' and '.join(unsure)}"] if holds and unsure else []),
     ]
     text = ", ".join(f"{name} {percent(curve[longest])}" for name, curve in curves.items())
     chance = unasked["fixed"][longest]
