@@ -843,3 +843,30 @@ def test_a_run_without_scale_rules_can_be_read_back(tmp_path: Path) -> None:
     fill(tmp_path, "encoder_decoder", settings, frame)
     run = config.load(tmp_path / "config.yaml")
     assert run.settings["encoder_decoder"] == settings
+
+
+def test_a_block_has_the_distances_that_its_sources_have_and_only_some_of_many(
+    tmp_path: Path,
+) -> None:
+    settings, _ = lookups()
+    settings["length"] = [2, 4, 16]
+    del settings["log_every"]
+    rows: list[dict[str, Any]] = []
+    for length, reader, stage in itertools.product(
+        (2, 4, 16), ("fixed", "dot"), ("initial", "trained")
+    ):
+        for distance, metric in itertools.product(range(length), ("jacobian_norm", "accuracy")):
+            at = {
+                "d_k": 64, "length": length, "hidden": 32, "learning_rate": 0.01,
+                "reader": reader, "stage": stage, "distance": distance, "metric": metric,
+            }  # fmt: skip
+            numbers = {"n_seeds": 5, "mean": 0.5, "sd": 0.1, "median": 0.5, "ci_low": 0.4}
+            rows.append(at | numbers | {"ci_high": 0.6, "exact": math.nan, "z": math.nan})
+    fill(tmp_path, "reach", settings, pd.DataFrame(rows))
+    text = render(tmp_path)
+    check(text)
+    first = [row[0] for row in cells_of(text, "reach-accuracy")]
+    two, four, many = (plain(f"length = {length}") for length in (2, 4, 16))
+    assert first[:8] == [two, "0", "1", four, "0", "1", "2", "3"]
+    assert first[8:] == [many, "0", "3", "6", "9", "12", "15"]
+    assert "Shown: 6 of 16 values of distance." in text

@@ -43,6 +43,9 @@ NAMED = ("scaling", "reader")
 DOWN = {"encoder_decoder": "length", "reach": "distance"}
 """The axis with a row for each value, where that is not d_k."""
 
+SHORT = {"distance": 6}
+"""Values down that a block shows at most, of an axis that needs fewer than `ROWS`."""
+
 ROWS, CELLS, COLUMNS = 16, 30, 10
 """Values down, series times arms, and columns that a table shows at most; summary.csv has all.
 More columns than fit a page become blocks, one under the other."""
@@ -138,13 +141,19 @@ def _pivot(
     down, across = varying[:split], varying[split:]
     records = table.to_dict("records")
     blocks, series = _groups(records, down, values), _groups(records, across, values)
-    shown_arms, shown_sizes = arms[:CELLS], estimates.spread(sizes, ROWS)
+    shown_arms, rows = arms[:CELLS], SHORT.get(by, ROWS)
     shown = _some(blocks, CELLS // (len(shown_arms) * len(series)))
     cells = {
         (row[by], *(row[name] for name in (*down, *across, inner))): _cell(row, seeds)
         for row in records
     }
     columns = [(*one, arm) for one in series for arm in shown_arms]
+
+    def lines(block: tuple[str, ...]) -> Rows:
+        """The rows of a block, some of those sizes at which it has a number."""
+        full = [(x, [cells.get((x, *block, *one)) for one in columns]) for x in sizes]
+        return estimates.spread([(x, row) for x, row in full if any(row)], rows)
+
     return Table(
         column.name,
         column.meaning,
@@ -152,16 +161,10 @@ def _pivot(
         by,
         [_label(across, one) for one in series],
         [arm if inner in NAMED else f"{inner} = {arm}" for arm in shown_arms],
-        [
-            (
-                _label(down, block),
-                [(x, [cells.get((x, *block, *one)) for one in columns]) for x in shown_sizes],
-            )
-            for block in shown
-        ],
+        [(_label(down, block), lines(block)) for block in shown],
         _fixed(values),
         _left_out(
-            (len(shown_sizes), len(sizes), f"values of {by}"),
+            (min(rows, len(sizes)), len(sizes), f"values of {by}"),
             (len(shown) * len(series), len(blocks) * len(series), "series"),
             (len(shown_arms), len(arms), f"values of {inner}"),
         ),
