@@ -203,21 +203,25 @@ def test_fewer_seeds_are_fewer_only_where_chance_is_unlikely(there: float, verdi
 # Reach
 
 
-def reached(
+def reach_table(
     *, initial: float = -0.2, trained: float = -0.02, attention: float = 0.0, far: int = 15,
     right: Value = lambda at: 0.3, readers: Iterable[str] = READERS, **more: Any,
-) -> dict[str, dict[str, Any]]:  # fmt: skip
-    """The verdicts where the fixed vector loses so many decades a pair, attention others."""
+) -> pd.DataFrame:  # fmt: skip
+    """A summary where the fixed vector loses so many decades a pair, attention others."""
 
     def decades(at: dict[str, Any]) -> float:
         lost = {"initial": initial, "trained": trained}[at["stage"]]
-        return at["distance"] * (lost if at["reader"] == "fixed" else attention)
+        return float(at["distance"] * (lost if at["reader"] == "fixed" else attention))
 
     axes = {
         "reader": list(readers), "stage": ["initial", "trained"], "distance": range(far + 1),
     }  # fmt: skip
     metrics: dict[str, Value] = {"relative_log10_norm": decades, "accuracy": right}
-    return judged("reach", table("reach", axes, metrics, **more))
+    return table("reach", axes, metrics, **more)
+
+
+def reached(**changes: Any) -> dict[str, dict[str, Any]]:
+    return judged("reach", reach_table(**changes))
 
 
 def test_a_table_like_the_real_one_refutes_that_reach_is_all() -> None:

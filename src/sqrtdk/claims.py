@@ -263,7 +263,7 @@ CLAIMS = (
         "reach-distance",
         judges_recall.reach,
         experiment="reach",
-        subjects=judges_recall.parts("length", "hidden", "d_k", "learning_rate"),
+        subjects=judges_recall.parts(*judges_recall.REACH),
     ),
     Claim(
         "vanishing",
@@ -274,7 +274,7 @@ CLAIMS = (
         "reach-distance",
         judges_recall.vanishing,
         experiment="reach",
-        subjects=judges_recall.parts("length", "hidden", "d_k", "learning_rate"),
+        subjects=judges_recall.parts(*judges_recall.REACH),
     ),
 )
 

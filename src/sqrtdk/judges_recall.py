@@ -18,6 +18,9 @@ from sqrtdk.series import Whole
 LONG = 16
 """A source length at which a fixed vector has to fail; a grid that ends below cannot deny it."""
 
+REACH = ("length", "hidden", "d_k", "learning_rate")
+"""The axes of the reach experiment that its claims are judged apart by."""
+
 CHANCE = 0.025
 """Below it fewer seeds are taken for fewer: the side of a 95 % interval."""
 

@@ -24,7 +24,11 @@ RESULTS = Path("results")
 SHARDS = RESULTS / "shards"
 
 
-ANSWERING = {"related": ("summary",), "scaling": ("summary", "distances")}
+ANSWERING = {
+    "related": ("summary",),
+    "scaling": ("summary", "distances"),
+    "reach": ("summary",),
+}
 """The tables of each experiment that the concept check is answered from."""
 
 
