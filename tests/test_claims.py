@@ -120,6 +120,10 @@ def test_verdicts_of_a_table_like_the_real_one() -> None:
         "agreement": "not measured",
         "training": "not measured",
         "training_twin": "not measured",
+        "bottleneck": "not measured",
+        "score_width": "not measured",
+        "reach": "not measured",
+        "vanishing": "not measured",
     }
 
 

@@ -1,4 +1,5 @@
 import importlib
+import io
 import itertools
 import re
 import subprocess
@@ -15,8 +16,9 @@ from matplotlib.colors import same_color
 from sqrtdk import cells, crossings, curves, examples, summary, tables, tails, theory
 from sqrtdk.experiments import precision as halves
 from sqrtdk.experiments import worked_example
+from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.experiments.scaling import COLUMNS
-from sqrtdk.figures import FIGURES, TABLES, collapse, lines, precision, related, scaling, style
+from sqrtdk.figures import FIGURES, TABLES, collapse, lines, style
 
 SUMMARY = summary.columns(COLUMNS)
 SCHEMAS = {
@@ -28,7 +30,8 @@ SCHEMAS = {
 }
 PRECISION = summary.columns(halves.COLUMNS)
 METRICS = [column.name for column in COLUMNS if not column.axis]
-BUILD = {"scaling": scaling.BUILD, "related": related.BUILD, "precision": precision.BUILD}
+BUILD = {name: importlib.import_module(f"sqrtdk.figures.{name}").BUILD for name in FIGURES}
+RECALL_LINES = ("fixed", "additive", "dot", "scaled_dot", "unasked")
 SUMMARY_FIGURES = [what for what in FIGURES["scaling"] if what not in ("weights", "tails", "onset")]
 LINE_FIGURES = [what for what in SUMMARY_FIGURES if what != "collapse"]
 CAPTIONS = Path(style.__file__).parents[1] / "report" / "captions"
@@ -644,6 +647,85 @@ def test_precision_of_any_grid_can_be_drawn(grid, panels):
     assert len(draw("errors", precision_table(**grid), "precision").axes) == panels
 
 
+RECALL = ("encoder_decoder", "score_width", "reach")
+
+
+def recall_table(experiment, *, seeds=5, **grid):
+    """A summary of an experiment with readers; accuracies grow with step and d_k, and with
+    attention. A seed less reaches 90 % with unscaled dot products than with others."""
+    columns = summary.columns(EXPERIMENTS[experiment].COLUMNS)
+    axes = [c.name for c in columns if c.axis and c.name != "metric"]
+    usual = {
+        "d_k": (16, 64), "length": (2, 8), "hidden": (16, 32), "learning_rate": (0.003, 0.01),
+        "reader": ("fixed", "additive", "dot", "scaled_dot"), "step": (0, 10, 20),
+        "stage": ("initial", "trained"), "distance": (0, 1, 2),
+    }  # fmt: skip
+    usual |= {"d_k": (16,)} if experiment == "encoder_decoder" else {"hidden": (16,)}
+    usual |= {"learning_rate": (0.003,)} if experiment != "score_width" else {"length": (8,)}
+    usual |= {"d_k": (16,)} if experiment == "reach" else {}
+    metrics = [c.name for c in EXPERIMENTS[experiment].COLUMNS if not c.axis]
+    rows = []
+    for values in itertools.product(*((usual | grid)[name] for name in axes)):
+        at = dict(zip(axes, values, strict=True))
+        solved = at["reader"] not in ("fixed", "dot")
+        for metric in metrics:
+            mean = {"accuracy": 0.9 if solved else 0.2, "reached_90": 1.0 if solved else 0.0}.get(
+                metric, 0.5 + at.get("distance", 0)
+            )
+            mean = -mean if "log10" in metric else mean
+            if metric != "steps_to_90" or solved:
+                rows.append(at | {"metric": metric} | statistics(mean, seeds))
+    return frame(rows, columns)
+
+
+@pytest.mark.parametrize("experiment", RECALL)
+@pytest.mark.parametrize(
+    "grid",
+    [
+        {}, {"seeds": 1}, {"reader": ("fixed",)}, {"reader": ("dot",)}, {"length": (1,)},
+        {"step": (1,), "distance": (0,)}, {"d_k": (16,)},
+        {"learning_rate": (0.001, 0.003, 0.01, 0.03), "hidden": (16, 64)},
+    ],
+)  # fmt: skip
+def test_figures_of_readers_can_be_drawn_for_any_grid(experiment, grid):
+    table = recall_table(experiment, **grid)
+    for builder in BUILD[experiment].values():
+        with style.context():
+            figure = builder({"summary": table})
+            figure.savefig(io.BytesIO(), format="svg")
+        assert figure.axes
+
+
+def test_a_reader_that_not_every_seed_learnt_has_no_steps_but_a_mark_above_the_budget():
+    with style.context():
+        figure = BUILD["score_width"]["d_k"]({"summary": recall_table("score_width")})
+    steps = [axes for axes in figure.axes if axes.get_ylim()[1] > 2]
+    assert len(steps) == 2
+    for axes in steps:
+        lines = axes.get_lines()
+        assert {x.get_label() for x in lines} & set(RECALL_LINES) == {"additive", "scaled_dot"}
+        late = [x for x in lines if x.get_label() == "_late" and len(x.get_xdata())]
+        assert [list(x.get_xdata()) for x in late] == [[16, 64]] * 2
+        assert all(min(x.get_ydata()) > 20 for x in late)
+
+
+def test_the_accuracy_of_the_most_frequent_value_is_drawn_once_and_dashed():
+    with style.context():
+        figure = BUILD["reach"]["distance"]({"summary": recall_table("reach")})
+    drawn = [[x for x in axes.get_lines() if x.get_label() == "unasked"] for axes in figure.axes]
+    assert sorted(map(len, drawn)) == [0, 0, 0, 0, 1, 1]
+    assert {x.get_linestyle() for found in drawn for x in found} == {"--"}
+
+
+def test_an_axis_of_counts_is_linear_and_has_whole_ticks():
+    with style.context():
+        figure = BUILD["encoder_decoder"]["curves"]({"summary": recall_table("encoder_decoder")})
+    for axes in figure.axes:
+        assert axes.get_xscale() == "linear"
+        assert axes.get_xlabel() == "step (steps)"
+        assert all(tick == int(tick) for tick in axes.get_xticks())
+
+
 LAWS = ("gaussian", "non_centred", "planted", "sphere", "student_t")
 RULES = ("off", "on", "inverse", "qk_norm", "soft_cap")
 
@@ -663,6 +745,9 @@ def test_a_second_run_writes_the_same_bytes_in_the_inks_of_the_page(experiment, 
         found, schemas = {"runs": pd.DataFrame(rows)}, {"runs": worked_example.COLUMNS}
     if experiment == "training":
         found, schemas = learned.tables(), learned.SCHEMAS
+    if experiment in RECALL:
+        columns = summary.columns(EXPERIMENTS[experiment].COLUMNS)
+        found, schemas = {"summary": recall_table(experiment)}, {"summary": columns}
     for name in TABLES[experiment]:
         text = tables.text(found[name].to_dict("records"), schemas[name])
         (tmp_path / f"{name}.csv").write_text(text)

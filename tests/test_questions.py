@@ -7,10 +7,11 @@ from typing import Any
 import pandas as pd
 import pytest
 from test_claims import LAWS, RULES, Alter, change, table
+from test_judges_recall import reach_table
 
 from sqrtdk import config, distances, questions, summary, tables
 from sqrtdk.estimates import MissingError
-from sqrtdk.experiments import related, scaling
+from sqrtdk.experiments import reach, related, scaling
 from sqrtdk.series import Series, series_of
 
 SETTINGS: dict[str, Any] = {
@@ -130,6 +131,24 @@ def test_a_run_answers_from_its_tables_and_says_what_it_lacks(tmp_path: Path) ->
     stands, divides, reaches = (row["answer"] for row in questions.rows(other, tmp_path))
     assert "one planted match" in stands
     assert divides == reaches == "Not measured: the run has no experiment scaling."
+
+
+def test_where_reach_was_measured_the_long_range_answer_compares_with_recurrence(
+    tmp_path: Path,
+) -> None:
+    run = config.Run("mine", 50, {"scaling": SETTINGS, "reach": {}})
+    write(tmp_path / "scaling/summary.csv", table(n_k=[16]), summary.columns(scaling.COLUMNS))
+    write(tmp_path / "scaling/distances.csv", by_distance(1.0), distances.COLUMNS)
+    columns = summary.columns(reach.COLUMNS)
+    frame = reach_table()
+    write(tmp_path / "reach/summary.csv", frame, columns)
+    *_, row = questions.rows(run, tmp_path)
+    assert row["answer"].startswith(questions.long_range(by_distance(1.0), "on"))
+    assert "over 15 pairs attention keeps at least 1.00" in row["answer"]
+    # Too short a source to tell: the rest of the answer stands alone.
+    write(tmp_path / "reach/summary.csv", frame[frame["distance"] < 3], columns)
+    *_, row = questions.rows(run, tmp_path)
+    assert row["answer"] == questions.long_range(by_distance(1.0), "on")
 
 
 def write(path: Path, frame: pd.DataFrame, columns: Any) -> None:

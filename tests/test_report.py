@@ -788,3 +788,85 @@ def luminance(color: str) -> float:
     parts = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [x / 12.92 if x <= 0.03928 else ((x + 0.055) / 1.055) ** 2.4 for x in parts]
     return math.fsum(w * x for w, x in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def lookups() -> tuple[dict[str, Any], pd.DataFrame]:
+    """Settings and summary of training with readers; of five seeds two never reach 90 % once."""
+    settings: dict[str, Any] = {
+        "d_k": [64], "length": [2, 16], "hidden": [32], "learning_rate": [0.01],
+        "reader": ["fixed", "dot"], "seed": list(range(5)), "steps": 20, "batch": 4,
+        "log_every": 10,
+    }  # fmt: skip
+    rows: list[dict[str, Any]] = []
+    for length, reader, step in itertools.product((2, 16), ("fixed", "dot"), (0, 10, 20)):
+        at = {
+            "d_k": 64, "length": length, "hidden": 32, "learning_rate": 0.01, "reader": reader,
+            "step": step,
+        }  # fmt: skip
+        found = {"accuracy": step / 20, "unasked_accuracy": 0.25, "reached_90": 1.0}
+        found |= {"steps_to_90": 10.0} if step == 20 else {}
+        for metric, mean in found.items():
+            late = metric == "steps_to_90" and (length, reader) == (16, "fixed")
+            numbers = {"n_seeds": 3 if late else 5, "mean": mean, "sd": 0.1, "median": mean}
+            ends = {"ci_low": mean - 0.01, "ci_high": mean + 0.01, "exact": math.nan}
+            rows.append(at | {"metric": metric} | numbers | ends | {"z": math.nan})
+    return settings, pd.DataFrame(rows)
+
+
+def test_training_is_tabulated_at_its_last_step_against_the_length_of_the_source(
+    tmp_path: Path,
+) -> None:
+    settings, frame = lookups()
+    fill(tmp_path, "encoder_decoder", settings, frame)
+    text = render(tmp_path)
+    check(text)
+    head = text.partition('id="table-encoder_decoder-accuracy"')[2].partition("</thead>")[0]
+    names = [bare(x) for x in re.findall(r"<th [^>]*>(.*?)</th>", head)]
+    assert names == ["length", "fixed", "dot"]
+    end = "1.00 (0.99 to 1.01)"
+    assert cells_of(text, "encoder_decoder-accuracy") == [["2", end, end], ["16", end, end]]
+
+
+def test_a_number_that_some_seeds_do_not_have_says_how_many_have_it(tmp_path: Path) -> None:
+    settings, frame = lookups()
+    fill(tmp_path, "encoder_decoder", settings, frame)
+    steps = "10.000 (9.990 to 10.010)"
+    assert cells_of(render(tmp_path), "encoder_decoder-steps_to_90") == [
+        ["2", steps, steps], ["16", f"{steps} 3 of 5 seeds", steps]
+    ]  # fmt: skip
+    rows = frame.astype(str).to_dict("records")
+    assert gallery.seeds(rows) == "5 seeds."
+
+
+def test_a_run_without_scale_rules_can_be_read_back(tmp_path: Path) -> None:
+    settings, frame = lookups()
+    fill(tmp_path, "encoder_decoder", settings, frame)
+    run = config.load(tmp_path / "config.yaml")
+    assert run.settings["encoder_decoder"] == settings
+
+
+def test_a_block_has_the_distances_that_its_sources_have_and_only_some_of_many(
+    tmp_path: Path,
+) -> None:
+    settings, _ = lookups()
+    settings["length"] = [2, 4, 16]
+    del settings["log_every"]
+    rows: list[dict[str, Any]] = []
+    for length, reader, stage in itertools.product(
+        (2, 4, 16), ("fixed", "dot"), ("initial", "trained")
+    ):
+        for distance, metric in itertools.product(range(length), ("jacobian_norm", "accuracy")):
+            at = {
+                "d_k": 64, "length": length, "hidden": 32, "learning_rate": 0.01,
+                "reader": reader, "stage": stage, "distance": distance, "metric": metric,
+            }  # fmt: skip
+            numbers = {"n_seeds": 5, "mean": 0.5, "sd": 0.1, "median": 0.5, "ci_low": 0.4}
+            rows.append(at | numbers | {"ci_high": 0.6, "exact": math.nan, "z": math.nan})
+    fill(tmp_path, "reach", settings, pd.DataFrame(rows))
+    text = render(tmp_path)
+    check(text)
+    first = [row[0] for row in cells_of(text, "reach-accuracy")]
+    two, four, many = (plain(f"length = {length}") for length in (2, 4, 16))
+    assert first[:8] == [two, "0", "1", four, "0", "1", "2", "3"]
+    assert first[8:] == [many, "0", "3", "6", "9", "12", "15"]
+    assert "Shown: 6 of 16 values of distance." in text

@@ -15,10 +15,11 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from sqrtdk import config, judges, learning, rates, summary, tables, twins
+from sqrtdk import config, judges, judges_recall, learning, rates, summary, tables, twins
 from sqrtdk.estimates import (
     MissingError,
 )
+from sqrtdk.experiments.encoder_decoder import SOLVED
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.judges import (
     FACTOR,
@@ -257,6 +258,57 @@ CLAIMS = (
         experiment="training",
         subjects=lambda _, table: [Whole(table)],
         table="twins",
+    ),
+    Claim(
+        "bottleneck",
+        "Attention removes the bottleneck of the fixed-size vector.",
+        "True where, at the longest source and after training, the accuracy of the fixed vector is "
+        f"below {SOLVED} and that of some attention above it. False where the fixed vector is "
+        f"above it at length = {judges_recall.LONG} or more, or every attention below it.",
+        "encoder_decoder-length",
+        judges_recall.bottleneck,
+        experiment="encoder_decoder",
+        subjects=judges_recall.parts("hidden", "d_k", "learning_rate"),
+    ),
+    Claim(
+        "score_width",
+        "As the score width grows, dot attention without scaling falls behind; additive and scaled "
+        "dot attention do not.",
+        "Every reader at the learning rate, of those tried, at which most seeds reach an accuracy "
+        f"of {SOLVED}, and in the fewest steps. Behind is what gets there with fewer seeds (by "
+        f"Fisher's exact test, below {judges_recall.CHANCE}) or, where all do, in more steps. "
+        "True where, at the largest d_k, unscaled dot attention is behind scaled dot attention "
+        "and behind itself at the smallest d_k, while additive and scaled dot attention get there "
+        "with more than half of the seeds and not behind themselves at the smallest d_k. Where it "
+        f"is not: false if that d_k is {LARGE} or more, or the others do not keep up; else not "
+        "measured.",
+        "score_width-d_k",
+        judges_recall.score_width,
+        experiment="score_width",
+        subjects=judges_recall.parts("length", "hidden"),
+    ),
+    Claim(
+        "reach",
+        "Attention reaches any distance directly.",
+        "True where, over the largest distance, the norm of the derivative of the answer by a "
+        "state falls to no less than 1/10 with every attention, before and after training, and "
+        "below 1/10 with the fixed vector before training; false where it falls below with some "
+        "attention.",
+        "reach-distance",
+        judges_recall.reach,
+        experiment="reach",
+        subjects=judges_recall.parts(*judges_recall.REACH),
+    ),
+    Claim(
+        "vanishing",
+        "The fixed vector fails because the gradient does not reach far back.",
+        "Within reach are the distances at which, after training, the norm of the derivative is "
+        "more than 1/100 of that at distance 0. True where the fixed vector answers those with an "
+        f"accuracy above {SOLVED} and there are others; false where it is below at all of those.",
+        "reach-distance",
+        judges_recall.vanishing,
+        experiment="reach",
+        subjects=judges_recall.parts(*judges_recall.REACH),
     ),
 )
 

@@ -231,7 +231,8 @@ def resolve(composed: Mapping[str, Any]) -> Run:
         if key not in flat | blocks | set(RUN_KEYS):
             raise unknown(key, flat | blocks | set(RUN_KEYS))
     names = _chosen(composed)
-    entries = {mapping: _entries(mapping, composed.get(mapping)) for mapping in FORMULAS}
+    # A resolved configuration has only the entries that its experiments use: maybe none.
+    entries = {mapping: _entries(mapping, composed.get(mapping, {})) for mapping in FORMULAS}
 
     # A word that is both an axis and an experiment (scaling): a mapping is the experiment's.
     everywhere = {

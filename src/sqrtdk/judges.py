@@ -78,13 +78,13 @@ def _head(curve: Curve) -> tuple[int, Estimate]:
     return (HEAD, curve[HEAD]) if HEAD in curve else last(curve)
 
 
-def _every(states: Iterable[bool | None]) -> bool | None:
+def every(states: Iterable[bool | None]) -> bool | None:
     """True where all are; False where one fails for sure; None where one is open and none fails."""
     found = set(states)
     return False if False in found else None if None in found else True
 
 
-def _any(states: Iterable[bool | None]) -> bool | None:
+def exists(states: Iterable[bool | None]) -> bool | None:
     """True where one holds for sure; None where one is open and none holds."""
     found = set(states)
     return True if True in found else None if None in found else False
@@ -185,7 +185,7 @@ def gradients_typical(series: Series) -> Reading:
     median = series.ratio("grad_logits_median")
     many, first, _ = _reaches(dead, 0.5, above=True, what="the share of dead entries")
     small, second, _ = _reaches(median, 1.0, above=False, what="the ratio of the median gradients")
-    holds = _every((many, small))
+    holds = every((many, small))
     d_k, share = _head(dead)
     late = [x for x in (first, second) if x is not None and x.mean > HEAD]
     onset = max(late, key=lambda x: x.mean, default=None)
@@ -212,7 +212,7 @@ def gradients_rms(series: Series) -> Reading:
     if common in ([], [1]):
         raise MissingError("at d_k = 1 both arms are the same, and there is no larger d_k")
     d_k = common[-1]
-    holds = _every(past(curve[d_k], 1.0, above=False) for curve in ratios.values())
+    holds = every(past(curve[d_k], 1.0, above=False) for curve in ratios.values())
     at = HEAD if HEAD in common else d_k
     ratio = ratios["q"][at]
     values = ", ".join(f"{x} {estimate(curve[at])}" for x, curve in ratios.items())
@@ -240,8 +240,8 @@ def gradients_matched(series: Series) -> Reading:
     both = {d_k: (q[d_k], k[d_k]) for d_k in q if d_k > 1 and d_k in k}
     if not both:
         raise MissingError("at d_k = 1 both arms are the same, and there is no larger d_k")
-    states = {d: _every(past(x, 1.0, above=False) for x in pair) for d, pair in both.items()}
-    holds = _any(states.values())
+    states = {d: every(past(x, 1.0, above=False) for x in pair) for d, pair in both.items()}
+    holds = exists(states.values())
     # Of the d_k that decide, the one where the larger of the two ratios is smallest.
     larger = {d_k: max(pair) for d_k, pair in both.items() if states[d_k] is holds}
     d_k, smallest = min(larger.items(), key=lambda item: item[1])
@@ -354,7 +354,7 @@ def half_precision(whole: Whole) -> Reading:
     if not overflowing:
         raise MissingError("no float16 score overflows; larger inputs or a larger d_k may")
     states = [past(one.saved, 0.0, above=True) for one in overflowing]
-    holds = _any(states)
+    holds = exists(states)
     deciding = [one for one, state in zip(overflowing, states, strict=True) if state is holds]
     worst = max(deciding, key=lambda one: (one.after.mean, one.d_k))
     at = f"at d_k = {worst.d_k} and inputs of standard deviation {worst.input_sd}"
@@ -438,7 +438,7 @@ def _half_lost(curve: Curve, low: float, high: float) -> tuple[bool | None, Esti
         bounds = (
             onset._replace(low=0.0, high=math.inf) if known and math.isnan(onset.low) else onset
         )
-        outside = _any((past(bounds, low, above=False), past(bounds, high, above=True)))
+        outside = exists((past(bounds, low, above=False), past(bounds, high, above=True)))
         return None if outside is None else not outside, onset, text, where
     # Not crossed inside the grid: its nearer end may still say on which side of 64 it is.
     early = next(iter(curve.values())).mean < 0.5

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from sqrtdk import claims, config, distances, judges, summary, tables
+from sqrtdk import claims, config, distances, judges, judges_recall, summary, tables
 from sqrtdk.estimates import Estimate, MissingError, estimate, last, past, percent
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.keys import Column
@@ -99,21 +99,36 @@ def long_range(table: pd.DataFrame, scaled: str | None) -> str:
     )
 
 
+def beside_recurrence(table: pd.DataFrame) -> str:
+    """The reach of attention and that of a recurrent network's last state; empty if not judged."""
+    found = []
+    for part in judges_recall.parts(*judges_recall.REACH)({}, table):
+        try:
+            found.append(judges_recall.reach(part))
+        except MissingError:
+            continue
+    return f" Beside a recurrent network: {found[-1].number}." if found else ""
+
+
 def rows(run: config.Run, folder: Path) -> list[tables.Row]:
     """The questions with their answers, from the tables of a run's folder."""
 
-    def series(experiment: str) -> list[Series]:
+    def table_of(experiment: str) -> pd.DataFrame:
         if experiment not in run.settings:
             raise MissingError(claims.absent(experiment))
         schema = summary.columns(EXPERIMENTS[experiment].COLUMNS)
-        table = summary.read(folder / experiment / "summary.csv", schema)
+        return summary.read(folder / experiment / "summary.csv", schema)
+
+    def series(experiment: str) -> list[Series]:
+        table = table_of(experiment)
         return series_of(run.settings[experiment], table)
 
     def of_distances() -> str:
         if "scaling" not in run.settings:
             raise MissingError(claims.absent("scaling"))
         table = summary.read(folder / "scaling/distances.csv", distances.COLUMNS)
-        return long_range(table, scaled_arm(run.settings["scaling"]["scaling"]))
+        text = long_range(table, scaled_arm(run.settings["scaling"]["scaling"]))
+        return text + (beside_recurrence(table_of("reach")) if "reach" in run.settings else "")
 
     asked: tuple[tuple[str, Callable[[], str], str], ...] = (
         (

@@ -35,7 +35,11 @@ RESULTS = Path("results")
 SHARDS = RESULTS / "shards"
 
 
-ANSWERING = {"related": ("summary",), "scaling": ("summary", "distances")}
+ANSWERING = {
+    "related": ("summary",),
+    "scaling": ("summary", "distances"),
+    "reach": ("summary",),
+}
 """The tables of each experiment that the concept check is answered from."""
 
 JUDGING = {"training": ("rates", "twins")}

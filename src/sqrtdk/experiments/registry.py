@@ -4,7 +4,16 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from sqrtdk.cells import Cell
-from sqrtdk.experiments import precision, related, scaling, training, worked_example
+from sqrtdk.experiments import (
+    encoder_decoder,
+    precision,
+    reach,
+    related,
+    scaling,
+    score_width,
+    training,
+    worked_example,
+)
 from sqrtdk.keys import Column, Key
 
 
@@ -40,6 +49,9 @@ EXPERIMENTS: dict[str, Experiment] = {
     "precision": precision,
     "worked_example": worked_example,
     "training": training,
+    "encoder_decoder": encoder_decoder,
+    "score_width": score_width,
+    "reach": reach,
 }
 
 EXAMPLES = frozenset({"worked_example"})

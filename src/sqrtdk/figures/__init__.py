@@ -20,6 +20,9 @@ FIGURES = {
     "precision": ("errors",),
     "worked_example": ("projections", "attention", "gradients"),
     "training": ("curves", "steps", "rates", "noise"),
+    "encoder_decoder": ("length", "curves"),
+    "score_width": ("d_k",),
+    "reach": ("distance",),
 }
 
 TABLES = {
@@ -28,4 +31,7 @@ TABLES = {
     "precision": ("summary",),
     "worked_example": ("runs",),
     "training": ("summary", "rates", "twins"),
+    "encoder_decoder": ("summary",),
+    "score_width": ("summary",),
+    "reach": ("summary",),
 }

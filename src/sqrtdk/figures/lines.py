@@ -1,7 +1,7 @@
-"""Figures of metrics against d_k, one line or row of points an arm. Every number is read.
+"""Figures of metrics against d_k or another axis, one line or row of points an arm.
 
-Where theory has a metric, its exact curve is a thin line and the measured means are points on it;
-elsewhere a line joins the means.
+Every number is read. Where theory has a metric, its exact curve is a thin line and the measured
+means are points on it; elsewhere a line joins the means.
 """
 
 import math
@@ -14,10 +14,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from sqrtdk import keys
 from sqrtdk.figures import style
 from sqrtdk.figures.panels import (
     End,
     Panel,
+    count_axis,
     fits_at_ends,
     label_ends,
     log_axis,
@@ -26,6 +28,7 @@ from sqrtdk.figures.panels import (
     size_axis,
 )
 from sqrtdk.figures.style import INK, WHERE, Look
+from sqrtdk.keys import Column, Key
 
 Looks = Mapping[str, Look]
 Curves = Mapping[str, pd.DataFrame]
@@ -33,6 +36,9 @@ Curves = Mapping[str, pd.DataFrame]
 
 PAIR = ("rms", "median")
 """The two averages of a gradient's row norms: they tell opposite stories."""
+
+MARKERS = 12
+"""On a line of counts, at most."""
 
 NO_CURVES = pd.DataFrame(columns=["d_k", "n_k", "n_q", "scaling", "metric", "exact"])
 """exact.csv of an experiment that theory does not cover."""
@@ -43,13 +49,13 @@ def by_scaling(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(arm=table["scaling"])
 
 
-def lines_of(table: pd.DataFrame, metric: str) -> dict[str, pd.DataFrame]:
-    """The rows of a metric, by arm and in order of d_k. Raises ValueError where groups mix."""
+def lines_of(table: pd.DataFrame, metric: str, x: str = "d_k") -> dict[str, pd.DataFrame]:
+    """The rows of a metric, by arm and in order of x. Raises ValueError where groups mix."""
     found = {}
     for arm, rows in table[table["metric"] == metric].groupby("arm"):
-        if rows["d_k"].duplicated().any():
+        if rows[x].duplicated().any():
             raise ValueError(f"{metric}, {arm}: several groups would become one zig-zag line")
-        found[str(arm)] = rows.sort_values("d_k")
+        found[str(arm)] = rows.sort_values(x)
     return found
 
 
@@ -86,44 +92,51 @@ def plot_bars(axes: Axes, x: pd.Series, low: np.ndarray, high: np.ndarray, look:
 
 
 def plot_metric(
-    table: pd.DataFrame, axes: Axes, metric: str, looks: Looks, *, on_curve: Sequence[str] = ()
+    table: pd.DataFrame,
+    axes: Axes,
+    metric: str,
+    looks: Looks,
+    *,
+    on_curve: Sequence[str] = (),
+    x: str = "d_k",
+    markevery: int = 1,
 ) -> None:
-    """A metric's mean against d_k with its interval over seeds.
+    """A metric's mean against x with its interval over seeds, with a marker at every nth point.
 
     Arms `on_curve` are points with bars, the others lines with bands; a median is dashed. The
     limits of a logarithmic axis must be final.
     """
-    lines = lines_of(table, metric)
+    lines = lines_of(table, metric, x)
     for arm, look in looks.items():
         if arm not in lines:
             continue
         rows = lines[arm]
         dashed = look.dashed or metric.endswith("_median")
         axes.plot(
-            rows["d_k"], rows["mean"], color=look.color, marker=look.marker, label=arm,
+            rows[x], rows["mean"], color=look.color, marker=look.marker, label=arm,
             linestyle="none" if arm in on_curve else "--" if dashed else "-",
-            markerfacecolor="none" if dashed else look.color,
+            markerfacecolor="none" if dashed else look.color, markevery=markevery,
         )  # fmt: skip
         known = rows.dropna(subset=["ci_low", "ci_high"])
         low, high = (known[name].to_numpy(float) for name in ("ci_low", "ci_high"))
         if axes.get_yscale() == "log":
             # An interval of a mean of positive numbers may end below 0, which has no place there.
             low = np.where(low > 0, low, axes.get_ylim()[0])
-        # A band over one d_k has no area.
+        # A band over one point has no area.
         if arm in on_curve or len(known) == 1:
-            plot_bars(axes, known["d_k"], low, high, look)
+            plot_bars(axes, known[x], low, high, look)
         elif len(known):
-            axes.fill_between(known["d_k"], low, high, color=look.color, alpha=0.3, linewidth=0)
+            axes.fill_between(known[x], low, high, color=look.color, alpha=0.3, linewidth=0)
 
 
-def plot_exits(table: pd.DataFrame, axes: Axes, metric: str, looks: Looks) -> None:
+def plot_exits(table: pd.DataFrame, axes: Axes, metric: str, looks: Looks, x: str = "d_k") -> None:
     """A triangle on the axis where a line leaves it downwards. The limits must be final."""
     low = axes.get_ylim()[0]
-    for arm, rows in lines_of(table, metric).items():
+    for arm, rows in lines_of(table, metric, x).items():
         below = rows[rows["mean"] < low]
         if len(below):
             axes.plot(
-                [below["d_k"].iloc[0]], [low], linestyle="none", marker="v", markersize=6,
+                [below[x].iloc[0]], [low], linestyle="none", marker="v", markersize=6,
                 color=looks[arm].color, clip_on=False, zorder=4, label="_exit",
             )  # fmt: skip
 
@@ -148,12 +161,13 @@ class Row:
     """One row of panels: the metrics that it shows and its y-axis, the same in all its panels.
 
     With a `base` the axis is logarithmic and holds at most `powers` of it, the largest ones;
-    else it goes from 0 to `top`.
+    else it goes from `bottom` to `top`.
     """
 
     label: str
     metrics: tuple[str, ...]
     top: float = 1.04
+    bottom: float = 0.0
     base: int | None = None
     powers: int = 99
 
@@ -169,11 +183,13 @@ def build_lines(
     across: str = "n_k",
     where: Sequence[str] = WHERE,
     mean: str = "mean",
+    x: Key | Column = keys.D_K,
+    count: bool = False,
 ) -> Figure:
-    """A figure of metrics against d_k; `refer` adds a panel's reference lines.
+    """A figure of metrics against `x`; `refer` adds a panel's reference lines.
 
     The column `arm` of the summary says which line a row belongs to, `looks` how that looks, and
-    `mean` in words how seeds were pooled.
+    `mean` in words how seeds were pooled. Sizes have a log2 axis; a `count` has a linear one.
     """
     looks = looks or style.looks(table["arm"])
     by_label = {row.label: row for row in rows}
@@ -185,11 +201,14 @@ def build_lines(
         across=across,
         where=where,
         margin=max(map(len, names)) if at_ends else 0,
+        x=x,
     )
     marks = set()
     for panel in made:
         row, axes = by_label[panel.row], panel.axes
+        # Sizes are compared across panels, and counts within one.
         _set_axes(axes, row, table)
+        (count_axis if count else size_axis)(axes, (panel.table if count else table)[x.name])
         if panel.first:
             axes.set_ylabel(row.label)
         refer(axes, panel)
@@ -197,15 +216,19 @@ def build_lines(
             curves = curves_of(exact, panel, metric)
             for arm, curve in curves.items():
                 plot_curve(axes, curve, looks[arm])
-            plot_metric(panel.table, axes, metric, looks, on_curve=list(curves))
-            plot_exits(panel.table, axes, metric, looks)
-            arms = set(lines_of(panel.table, metric))
+            # So many markers that they can be told apart.
+            every = math.ceil(panel.table[x.name].nunique() / MARKERS) if count else 1
+            plot_metric(
+                panel.table, axes, metric, looks, on_curve=list(curves), x=x.name, markevery=every
+            )
+            plot_exits(panel.table, axes, metric, looks, x.name)
+            arms = set(lines_of(panel.table, metric, x.name))
             marks |= {"Bar"} if curves else set()
-            marks |= {"Band"} if arms - curves.keys() and len(set(table["d_k"])) > 1 else set()
+            marks |= {"Band"} if arms - curves.keys() and len(set(table[x.name])) > 1 else set()
         if (panel.table["mean"] == 0).all():
             axes.text(0.5, 0.5, "0 everywhere", transform=axes.transAxes, ha="center")
         if at_ends:
-            label_ends(axes, list(ends_of(panel, row, looks)))
+            label_ends(axes, list(ends_of(panel, row, looks, x.name)))
     if made:
         if not at_ends:
             style.legend(figure, keys_of(looks, rows[0].metrics))
@@ -215,9 +238,8 @@ def build_lines(
 
 
 def _set_axes(axes: Axes, row: Row, table: pd.DataFrame) -> None:
-    size_axis(axes, table["d_k"])
     if row.base is None:
-        axes.set_ylim(-0.02 * row.top, row.top)
+        axes.set_ylim(row.bottom - 0.02 * (row.top - row.bottom), row.top)
     else:
         means = table.loc[table["metric"].isin(row.metrics), "mean"]
         log_axis(axes, log_limits(means, base=row.base, most=row.powers), base=row.base)
@@ -228,11 +250,11 @@ def name_of(arm: str, metric: str, row: Row) -> str:
     return f"{arm} {metric.rpartition('_')[2]}" if len(row.metrics) > 1 else arm
 
 
-def ends_of(panel: Panel, row: Row, looks: Looks) -> Iterator[End]:
+def ends_of(panel: Panel, row: Row, looks: Looks, x: str = "d_k") -> Iterator[End]:
     """The end of each line of a panel; one that is below the axis says where it goes."""
     low = panel.axes.get_ylim()[0]
     for metric in row.metrics:
-        for arm, rows in lines_of(panel.table, metric).items():
+        for arm, rows in lines_of(panel.table, metric, x).items():
             last = float(rows["mean"].iloc[-1])
             goes = f"\n↓ {style.number(last)}" if last < low else ""
             yield End(last, name_of(arm, metric, row) + goes, looks[arm].color)

@@ -10,11 +10,12 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
-from matplotlib.ticker import FixedLocator, NullLocator
+from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from sqrtdk import keys
 from sqrtdk.figures import style
 from sqrtdk.figures.style import WHERE
+from sqrtdk.keys import Column, Key
 
 WIDTH, HEIGHT = 2.05, 1.9
 """Inches of a panel without its labels, about."""
@@ -27,8 +28,8 @@ MOST = 3
 class Panel:
     """Axes for one row of a figure and one group.
 
-    All rows of `table` share every axis but d_k and the arm, so that the rows that an arm has of
-    a metric are one line. The `first` panel from the left names the y-axis.
+    All rows of `table` share every axis but that along x and the arm, so that the rows that an arm
+    has of a metric are one line. The `first` panel from the left names the y-axis.
     """
 
     axes: Axes
@@ -61,12 +62,14 @@ def panels(
     across: str = "n_k",
     where: Sequence[str] = WHERE,
     margin: int,
+    x: Key | Column = keys.D_K,
 ) -> tuple[Figure, list[Panel]]:
     """A figure with a panel for every row and group in which one of the row's metrics exists.
 
     `rows` maps the name of a row to the metrics that it shows. The panels of a row differ in
     `across`; groups that differ in `where` stand in separate blocks, one under the other, and
-    never share a panel. A figure without any panel says that it has nothing to show.
+    never share a panel; `x` is what lies on the x-axis. A figure without any panel says that it
+    has nothing to show.
     """
     wanted = table[table["metric"].isin([metric for shown in rows.values() for metric in shown])]
     if wanted.empty:
@@ -93,7 +96,7 @@ def panels(
                 axes = figure.add_subplot(grid[place, column])
                 made.append(Panel(axes, shown, row, first))
                 first = False
-    _describe(made, across, where, varying=varying)
+    _describe(made, across, where, varying=varying, x=x)
     return figure, made
 
 
@@ -108,9 +111,14 @@ def _wrapped(values: list[Any]) -> list[list[Any]]:
 
 
 def _describe(
-    made: list[Panel], across: str, where: Sequence[str], *, varying: Sequence[str]
+    made: list[Panel],
+    across: str,
+    where: Sequence[str],
+    *,
+    varying: Sequence[str],
+    x: Key | Column,
 ) -> None:
-    """Title the top panel of each group and name d_k under its bottom one."""
+    """Title the top panel of each group and name the x-axis under its bottom one."""
     columns: dict[tuple[object, ...], list[Panel]] = {}
     for panel in made:
         group = tuple(panel.of(name) for name in (across, *where))
@@ -118,7 +126,7 @@ def _describe(
     for column in columns.values():
         names = (across, *varying)
         column[0].axes.set_title(heading({name: column[0].of(name) for name in names}))
-        column[-1].axes.set_xlabel(f"{keys.D_K.name} ({keys.D_K.unit})")
+        column[-1].axes.set_xlabel(f"{x.name} ({x.unit})")
 
 
 def heading(values: Mapping[str, Any]) -> str:
@@ -126,6 +134,14 @@ def heading(values: Mapping[str, Any]) -> str:
     equations = [f"{name} = {value}" for name, value in values.items()]
     # A name of 32 letters has a line of its own, or it would reach into the next panel.
     return "\n".join(line for x in equations for line in textwrap.wrap(x, 32))
+
+
+def count_axis(axes: Axes, values: Iterable[int]) -> None:
+    """A linear axis from the smallest to the largest count, with whole numbers as ticks."""
+    found = sorted({int(value) for value in values})
+    edge = 0.04 * (found[-1] - found[0]) or 0.5
+    axes.set_xlim(found[0] - edge, found[-1] + edge)
+    axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
 
 
 def size_axis(axes: Axes, values: Iterable[int]) -> None:

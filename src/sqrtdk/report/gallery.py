@@ -1,5 +1,6 @@
 """The figures of a run as parts of the page, with their captions."""
 
+import itertools
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -88,7 +89,12 @@ def seeds(rows: list[dict[str, str]]) -> str:
         return ""
     if "seed" in rows[0]:
         return f"One draw, seed {rows[0]['seed']}."
-    counts = sorted({int(row["n_seeds"]) for row in rows})
+    # A metric that some seeds have no number of rests on the others, and says so.
+    most: dict[tuple[tuple[str, str], ...], int] = {}
+    for row in rows:
+        at = tuple(itertools.takewhile(lambda item: item[0] != "metric", row.items()))
+        most[at] = max(most.get(at, 0), int(row["n_seeds"]))
+    counts = sorted(set(most.values()))
     if counts[-1] == 1:
         return "One seed, no interval."
     return f"{counts[0]} seeds." if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds."

@@ -25,29 +25,50 @@ HEADLINES = {
     "related": ("entropy_normalized", "max_weight", "grad_logits_dead_entries", "grad_q_rms"),
     "precision": ("weight_error", "overflow_share"),
     "training": ("steps_to_90", "learning_rate"),
+    "encoder_decoder": ("accuracy", "steps_to_90", "asked_weight"),
+    "score_width": ("accuracy", "steps_to_90", "asked_weight"),
+    "reach": ("jacobian_norm", "accuracy"),
 }
 """The metrics that the page tabulates; of an experiment without an entry, the first six."""
 
-SIDE_BY_SIDE = {"precision": "order"}
+SIDE_BY_SIDE = {
+    "precision": "order",
+    "encoder_decoder": "reader",
+    "score_width": "reader",
+    "reach": "reader",
+}
 """The axis whose values stand next to each other, where that is not the scale rule."""
 
+NAMED = ("scaling", "reader")
+"""Axes whose values are names that say enough."""
+
+DOWN = {"encoder_decoder": "length", "reach": "distance"}
+"""The axis with a row for each value, where that is not d_k."""
+
+SHORT = {"distance": 6}
+"""Values down that a block shows at most, of an axis that needs fewer than `ROWS`."""
+
 ROWS, CELLS, COLUMNS = 16, 30, 10
-"""Values of d_k, series times arms, and columns that a table shows at most; summary.csv has all.
+"""Values down, series times arms, and columns that a table shows at most; summary.csv has all.
 More columns than fit a page become blocks, one under the other."""
 
 Rows = list[tuple[int, list["Cell | None"]]]
 
 
 class Cell(NamedTuple):
-    """One number of a table: the mean, and beneath it the interval and the exact value."""
+    """One number of a table: the mean, and beneath it the interval and the exact value.
+
+    `seeds` says it where some of the run's seeds have no such number.
+    """
 
     mean: str
     interval: str = ""
     exact: str = ""
+    seeds: str = ""
 
 
 class Table(NamedTuple):
-    """A metric by d_k: blocks of rows, and in each the same series (columns) and arms.
+    """A metric by `down`: blocks of rows, and in each the same series (columns) and arms.
 
     `fixed` are the axes that have one value in the whole table, `left_out` what is not shown.
     """
@@ -55,6 +76,7 @@ class Table(NamedTuple):
     name: str
     meaning: str
     unit: str
+    down: str
     series: list[str]
     arms: list[str]
     blocks: list[tuple[str, Rows]]
@@ -89,7 +111,7 @@ BEST_RATES = tuple(
 def of_best_rates(table: pd.DataFrame) -> pd.DataFrame:
     """The best learning rates of rates.csv and the steps that they take, in summary.csv's shape."""
     best = table[table["best"] == 1]
-    axes = ["d_k", "n_k", "batch_size", "optimizer", "loss", "scaling"]
+    axes = ["d_k", "n_k", "batch_size", "optimizer", "loss", "scaling", "n_seeds"]
     steps = best[[*axes, "steps"]].assign(
         metric="steps_to_90", mean=best["steps_to_90"], ci_low=best["ci_low"],
         ci_high=best["ci_high"], exact=math.nan,
@@ -110,29 +132,39 @@ def pivots(
 ) -> list[Table]:
     """The headline metrics that the table has, each by d_k; values in the order of the settings.
 
-    `schema` has their meanings where they are not those of the experiment's columns.
-    None where an experiment does not sweep d_k or lacks the axis that stands side by side.
+    Of training step by step, the last step. `schema` has the meanings of metrics where they are not
+    those of the experiment's columns. None where an experiment lacks the axis that goes down or
+    the one that stands side by side.
     """
-    inner = SIDE_BY_SIDE.get(experiment, "scaling")
-    if not {"d_k", inner} <= set(table.columns):
+    inner, down = SIDE_BY_SIDE.get(experiment, "scaling"), DOWN.get(experiment, "d_k")
+    if not {down, inner} <= set(table.columns):
         return []
+    if "step" in table:
+        table = table[table["step"] == table["step"].max()]
     columns = {column.name: column for column in schema or EXPERIMENTS[experiment].COLUMNS}
     # The values of an axis are compared with the configuration's as text.
     names = [name for name, column in columns.items() if column.axis and name in table]
-    table = table.astype({name: str for name in names if name != "d_k"})
-    present = set(table["metric"])
+    table = table.astype({name: str for name in names if name != down})
+    present, seeds = set(table["metric"]), int(table["n_seeds"].max())
     headlines = HEADLINES.get(experiment, [name for name in columns if name in present][:6])
     return [
-        _pivot(columns[name], table[table["metric"] == name], inner, settings)
+        _pivot(columns[name], table[table["metric"] == name], down, inner, seeds, settings)
         for name in headlines
         if name in present
     ]
 
 
-def _pivot(column: Column, table: pd.DataFrame, inner: str, settings: Mapping[str, Any]) -> Table:
-    axes = [name for name in table.columns[: list(table.columns).index("metric")] if name != "d_k"]
+def _pivot(
+    column: Column,
+    table: pd.DataFrame,
+    by: str,
+    inner: str,
+    seeds: int,
+    settings: Mapping[str, Any],
+) -> Table:
+    axes = [name for name in table.columns[: list(table.columns).index("metric")] if name != by]
     values = {name: _ordered(table[name], settings.get(name)) for name in axes}
-    arms, sizes = values.pop(inner), sorted(set(table["d_k"]))
+    arms, sizes = values.pop(inner), sorted(set(table[by]))
     varying = [name for name in values if len(values[name]) > 1]
     # The last axes stand side by side as far as there is room; the first make blocks.
     split, width = len(varying), len(arms)
@@ -142,40 +174,43 @@ def _pivot(column: Column, table: pd.DataFrame, inner: str, settings: Mapping[st
     down, across = varying[:split], varying[split:]
     records = table.to_dict("records")
     blocks, series = _groups(records, down, values), _groups(records, across, values)
-    shown_arms, shown_sizes = arms[:CELLS], estimates.spread(sizes, ROWS)
+    shown_arms, rows = arms[:CELLS], SHORT.get(by, ROWS)
     shown = _some(blocks, CELLS // (len(shown_arms) * len(series)))
     cells = {
-        (row["d_k"], *(row[name] for name in (*down, *across, inner))): _cell(row)
+        (row[by], *(row[name] for name in (*down, *across, inner))): _cell(row, seeds)
         for row in records
     }
     columns = [(*one, arm) for one in series for arm in shown_arms]
+
+    def lines(block: tuple[str, ...]) -> Rows:
+        """The rows of a block, some of those sizes at which it has a number."""
+        full = [(x, [cells.get((x, *block, *one)) for one in columns]) for x in sizes]
+        return estimates.spread([(x, row) for x, row in full if any(row)], rows)
+
     return Table(
         column.name,
         column.meaning,
         column.unit,
+        by,
         [_label(across, one) for one in series],
-        shown_arms if inner == "scaling" else [f"{inner} = {arm}" for arm in shown_arms],
-        [
-            (
-                _label(down, block),
-                [(d, [cells.get((d, *block, *one)) for one in columns]) for d in shown_sizes],
-            )
-            for block in shown
-        ],
+        [arm if inner in NAMED else f"{inner} = {arm}" for arm in shown_arms],
+        [(_label(down, block), lines(block)) for block in shown],
         _fixed(values),
         _left_out(
-            (len(shown_sizes), len(sizes), "values of d_k"),
+            (min(rows, len(sizes)), len(sizes), f"values of {by}"),
             (len(shown) * len(series), len(blocks) * len(series), "series"),
             (len(shown_arms), len(arms), f"values of {inner}"),
         ),
     )
 
 
-def _cell(row: Mapping[Any, Any]) -> Cell:
+def _cell(row: Mapping[Any, Any], seeds: int) -> Cell:
     value = Estimate(*(float(row[x]) for x in ("mean", "ci_low", "ci_high")))
     if math.isinf(value.mean):
         return Cell(f"more than {row['steps']}")
-    return _number(value, float(row["exact"]))
+    found = _number(value, float(row["exact"]))
+    count = int(row["n_seeds"])
+    return found._replace(seeds=f"{count} of {seeds} seeds") if count < seeds else found
 
 
 def _number(value: Estimate, exact: float) -> Cell:

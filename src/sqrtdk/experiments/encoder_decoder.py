@@ -1,0 +1,206 @@
+"""Encoder and decoder: a fixed vector or attention over all states, against source length.
+
+A slab is one combination of length, score width, state size and learning rate; its cells are
+readers × seeds, a row for each logged step. Some seeds are trained at once, which changes no digit.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+
+from sqrtdk import keys, metrics, recall, recurrent
+from sqrtdk.attention import Floats
+from sqrtdk.cells import Cell, main
+from sqrtdk.keys import Column, Key
+from sqrtdk.tables import Row
+
+READER = Key(
+    "reader",
+    "choice",
+    "What the answer is read from: the last state alone (fixed), or all states through attention "
+    "with additive, dot-product or scaled dot-product scores.",
+    choices=recurrent.READERS,
+)
+LENGTH = Key("length", "whole", "Source length: pairs that the encoder reads.", "pairs")
+D_K = Key(
+    "d_k",
+    "whole",
+    "Score width: dimension of each query and key vector of the attention, and of the hidden "
+    "layer of additive scores. Nothing to the fixed vector.",
+    "dimensions",
+)
+HIDDEN = Key(
+    "hidden",
+    "whole",
+    "Units of the encoder's state, which is the size of the fixed vector.",
+    "units",
+)
+LEARNING_RATE = Key("learning_rate", "number", "Learning rate of Adam, the same at every step.")
+STEPS = Key("steps", "whole", "Training steps.", "steps", axis=False)
+BATCH = Key("batch", "whole", "Sequences of a training step.", "sequences", axis=False)
+LOG_EVERY = Key(
+    "log_every", "whole", "Steps between two rows of a cell; the last step has one too.", "steps",
+    axis=False,
+)  # fmt: skip
+
+AXES: tuple[Key, ...] = (D_K, LENGTH, HIDDEN, LEARNING_RATE, READER, keys.SEED)
+KEYS: tuple[Key, ...] = (*AXES, STEPS, BATCH, LOG_EVERY)
+
+WITHIN: tuple[str, ...] = ("reader",)
+FACTORS_ONLY = False
+HAS_THEORY = False
+
+SOLVED = 0.9
+"""Accuracy from which on the task counts as learnt."""
+
+TOGETHER = 8
+"""Seeds that are trained at once."""
+
+COLUMNS: tuple[Column, ...] = (
+    *(keys.axis_column(key) for key in AXES),
+    Column("step", "Training steps done.", "steps", read=int, axis=True),
+    Column(
+        "accuracy",
+        f"Share of {recall.HELD_OUT} held-out sequences that are answered rightly; chance is "
+        f"1/{recall.N_VALUES}.",
+        "share",
+    ),
+    Column(
+        "unasked_accuracy",
+        "Share of the held-out sequences whose answer is their most frequent value: what is right "
+        "without knowing which value belongs to which key.",
+        "share",
+    ),
+    Column("loss", "Cross-entropy of the answer, mean over the held-out sequences.", "nats"),
+    Column(
+        "reached_90",
+        f"1 if the accuracy was {SOLVED} or more at this or an earlier logged step, else 0; the "
+        "mean over seeds is the share of them that got there.",
+        "share",
+    ),
+    Column(
+        "steps_to_90",
+        f"First logged step at which the accuracy was {SOLVED} or more. Empty as long as it was "
+        "not, so that a mean is over the seeds that got there alone.",
+        "steps",
+        optional=True,
+    ),
+    Column(
+        "entropy_nats",
+        "Entropy of the attention weights, mean over the held-out sequences. Empty for the fixed "
+        "vector, like the three columns after it.",
+        "nats",
+        optional=True,
+    ),
+    Column("max_weight", "Largest weight, mean over the held-out sequences.", optional=True),
+    Column(
+        "asked_weight",
+        "Weight on the state right after the pair that is asked about, mean over the held-out "
+        "sequences.",
+        optional=True,
+    ),
+    Column(
+        "logit_std",
+        "Standard deviation of the attention logits over the states of a sequence: root mean "
+        "square over the held-out sequences. Empty at length 1 too.",
+        optional=True,
+        pool="rms",
+    ),
+    Column(
+        "grad_norm",
+        "Norm of the gradient of the loss with respect to all parameters together, of the training "
+        "batch of this step.",
+    ),
+)
+
+
+def memory(slab: dict[str, Any]) -> int:
+    """Bytes that the seeds that are trained at once take at their peak."""
+    length, n, d_k = slab["length"], slab["hidden"], slab["d_k"]
+    rows = length * max(slab["batch"], recall.HELD_OUT)
+    # About seven state-sized arrays, two of the additive layer; parameters, moments and gradients;
+    # and the symbols of the batches drawn at once.
+    weights = n * (2 * n + d_k + 3 * length) + length * d_k
+    drawn = 4 * recall.CHUNK * length * slab["batch"]
+    return int(8 * TOGETHER * (7 * rows * n + 2 * rows * d_k + 6 * weights + drawn))
+
+
+def seconds(slab: dict[str, Any]) -> float:
+    """About how long one seed of a slab takes on one core."""
+    width = slab["hidden"] + slab["d_k"] / 2
+    step = 1e-4 + 1.2e-8 * slab["batch"] * slab["length"] * width
+    return float(len(slab["reader"]) * slab["steps"] * step)
+
+
+def cells(slab: dict[str, Any]) -> Iterator[Cell]:
+    """The cells of one slab, reader by reader."""
+    return trained_together(slab, measure)
+
+
+def trained_together(
+    slab: dict[str, Any], measure: Callable[..., list[list[Row]]]
+) -> Iterator[Cell]:
+    """The cells of a slab of models; `measure` gives the rows of each of some seeds.
+
+    Seeds are trained together, when the first of them is asked for.
+    """
+    names = [key.name for key in AXES if key.name not in ("reader", "seed")]
+    training = {key.name: slab[key.name] for key in KEYS if not key.axis and key.name in slab}
+    training |= {"n" if name == "hidden" else name: slab[name] for name in names}
+    start, stop = slab["seeds"]
+    for reader in slab["reader"]:
+        for first in range(start, stop, TOGETHER):
+            seeds = range(first, min(first + TOGETHER, stop))
+            together = cache(partial(measure, reader, seeds, **training))
+            for run, seed in enumerate(seeds):
+                axes = {name: slab[name] for name in names} | {"reader": reader, "seed": seed}
+                yield axes, partial(_rows_of, together, run)
+
+
+def _rows_of(together: Callable[[], list[list[Row]]], run: int) -> list[Row]:
+    return together()[run]
+
+
+def measure(reader: str, seeds: Sequence[int], *, length: int, **training: Any) -> list[list[Row]]:
+    """The rows of each seed, one a logged step."""
+    data = recall.held_out(seeds, length)
+    unasked = recall.unasked_accuracy(data.values)
+    first = np.full(len(seeds), np.nan)
+    found: list[list[Row]] = [[] for _ in seeds]
+    for step, parameters, grad_norm in recall.train(reader, seeds, length=length, **training):
+        now = evaluate(recurrent.forward(reader, parameters, data), data)
+        first[np.isnan(first) & (now["accuracy"] >= SOLVED)] = step
+        now |= {
+            "unasked_accuracy": unasked,
+            "reached_90": (~np.isnan(first)).astype(float),
+            "steps_to_90": first.copy(),
+            "grad_norm": grad_norm,
+        }
+        for run, rows in enumerate(found):
+            rows.append({"step": step} | {name: float(one[run]) for name, one in now.items()})
+    return found
+
+
+def evaluate(found: recurrent.Forward, data: recurrent.Sequences) -> dict[str, Floats]:
+    """Metrics of the held-out sequences after a forward pass, each [n_runs]."""
+    loss, _ = recurrent.cross_entropy(found.logits, data.answer)
+    accuracy = np.mean(np.argmax(found.logits, axis=-1) == data.answer, axis=-1)
+    result = {"accuracy": accuracy, "loss": loss}
+    if not found.weights.size:
+        empty = np.full(len(loss), np.nan)
+        names = ("entropy_nats", "max_weight", "asked_weight", "logit_std")
+        return result | dict.fromkeys(names, empty)
+    rows = metrics.row_metrics(found.scores)
+    asked = np.take_along_axis(found.weights, data.asked[..., np.newaxis], axis=-1)[..., 0]
+    return result | {
+        "entropy_nats": np.mean(rows.entropy_nats, axis=-1),
+        "max_weight": np.mean(rows.max_weight, axis=-1),
+        "asked_weight": np.mean(asked, axis=-1),
+        "logit_std": metrics.logit_std(found.scores),
+    }
+
+
+if __name__ == "__main__":
+    main(cells, COLUMNS)

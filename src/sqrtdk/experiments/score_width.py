@@ -1,0 +1,21 @@
+"""Score width: additive, dot and scaled dot attention against d_k, at several learning rates.
+
+The cells and columns of `encoder_decoder`, on a grid of their own at one source length.
+"""
+
+from sqrtdk.cells import main
+from sqrtdk.experiments.encoder_decoder import (
+    COLUMNS,
+    FACTORS_ONLY,
+    HAS_THEORY,
+    KEYS,
+    WITHIN,
+    cells,
+    memory,
+    seconds,
+)
+
+__all__ = ["COLUMNS", "FACTORS_ONLY", "HAS_THEORY", "KEYS", "WITHIN", "cells", "memory", "seconds"]
+
+if __name__ == "__main__":
+    main(cells, COLUMNS)
