@@ -111,16 +111,16 @@ BEST_RATES = tuple(
 def of_best_rates(table: pd.DataFrame) -> pd.DataFrame:
     """The best learning rates of rates.csv and the steps that they take, in summary.csv's shape."""
     best = table[table["best"] == 1]
-    axes = ["d_k", "n_k", "batch_size", "optimizer", "loss", "scaling", "n_seeds"]
-    steps = best[[*axes, "steps"]].assign(
+    axes = ["d_k", "n_k", "batch_size", "optimizer", "loss", "scaling"]
+    steps = best[[*axes, "n_seeds", "steps"]].assign(
         metric="steps_to_90", mean=best["steps_to_90"], ci_low=best["ci_low"],
         ci_high=best["ci_high"], exact=math.nan,
     )  # fmt: skip
-    rate = best[[*axes, "steps"]].assign(
+    rate = best[[*axes, "n_seeds", "steps"]].assign(
         metric="learning_rate", mean=best["learning_rate"], ci_low=math.nan, ci_high=math.nan,
         exact=math.nan,
     )  # fmt: skip
-    order = [*axes, "metric", "mean", "ci_low", "ci_high", "exact", "steps"]
+    order = [*axes, "metric", "n_seeds", "mean", "ci_low", "ci_high", "exact", "steps"]
     return pd.concat([steps, rate])[order]
 
 
