@@ -45,6 +45,19 @@ def test_a_table_has_one_row_per_axes_and_metric_in_order(tmp_path: Path) -> Non
     assert [row["n_seeds"] for row in rows if row["metric"] == "share"] == [1]
 
 
+def test_the_interval_of_a_share_stays_within_0_and_1() -> None:
+    schema = (*SCHEMA[:3], Column("accuracy", "A metric.", "share"), Column("loss", "A metric."))
+    axes = {"d_k": 1, "scaling": "on"}
+    values = [0.1, 1.0, 1.0]
+    rows = [axes | {"seed": i, "accuracy": x, "loss": x} for i, x in enumerate(values)]
+    accuracy, loss = summary.summarize(pd.DataFrame(rows), schema, {})
+    # A mean of 0.7 with a standard error of 0.3, at 2 degrees of freedom.
+    assert loss["ci_low"] == pytest.approx(0.7 - 4.302652729749464 * 0.3)
+    assert loss["ci_high"] == pytest.approx(0.7 + 4.302652729749464 * 0.3)
+    assert (accuracy["ci_low"], accuracy["ci_high"]) == (0, 1)
+    assert accuracy["mean"] == loss["mean"]
+
+
 def test_floats_are_read_to_the_last_bit(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     values = [float(x) for x in rng.standard_normal(500) * 10.0 ** rng.integers(-300, 300, 500)]

@@ -26,8 +26,16 @@ STATISTICS = (
     Column("mean", "Mean over seeds; for a column pooled as rms, the quadratic mean."),
     Column("sd", "Standard deviation over seeds. Empty for one seed.", optional=True),
     Column("median", "Median over seeds."),
-    Column("ci_low", "Lower end of the 95 % t-interval of the mean.", optional=True),
-    Column("ci_high", "Upper end of the 95 % t-interval of the mean.", optional=True),
+    Column(
+        "ci_low",
+        "Lower end of the 95 % t-interval of the mean; of shares at least 0.",
+        optional=True,
+    ),
+    Column(
+        "ci_high",
+        "Upper end of the 95 % t-interval of the mean; of shares at most 1.",
+        optional=True,
+    ),
     Column("exact", "Exact expectation, where theory has one.", optional=True),
     Column("z", "(mean - exact) in standard errors of the mean.", optional=True),
 )
@@ -54,6 +62,10 @@ def summarize(
             if len(values):
                 target = exact.get((*group, metric.name), np.nan)
                 found = statistics(values, pool=metric.pool, exact=target)
+                if metric.unit == "share":
+                    # No share is outside of 0 to 1, whatever the t-interval of few seeds says.
+                    for end in ("ci_low", "ci_high"):
+                        found[end] = float(np.clip(found[end], 0.0, 1.0))
                 result.append(dict(zip(axes, group, strict=True)) | {"metric": metric.name} | found)
     return result
 

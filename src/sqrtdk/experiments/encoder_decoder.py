@@ -60,7 +60,7 @@ TOGETHER = 8
 
 COLUMNS: tuple[Column, ...] = (
     *(keys.axis_column(key) for key in AXES),
-    Column("step", "Training steps done.", "steps", read=int, axis=True),
+    Column("step", "Training steps done.", read=int, axis=True),
     Column(
         "accuracy",
         f"Share of {recall.HELD_OUT} held-out sequences that are answered rightly; chance is "

@@ -9,7 +9,7 @@ from markupsafe import Markup, escape
 
 from sqrtdk import claims, config
 
-LEAD = ("saturation", "stable", "gradients_rms", "from_64")
+LEAD = ("saturation", "stable", "gradients_rms", "from_64", "training")
 """The claims whose findings open the page: what the scale does, and where the slogan is wrong."""
 
 GATE = "agreement"
