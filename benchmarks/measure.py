@@ -22,6 +22,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from benchmarks import contestants, slabs
 from benchmarks.contestants import Case, Run
 from sqrtdk import provenance, tables
@@ -71,10 +73,13 @@ def entrants(case: Case) -> list[str]:
     return names
 
 
-def race(cases: Sequence[Case], rounds: int) -> Iterator[Row]:
-    """CPU seconds of one cell with both scale rules, for every contestant and round."""
+def race(cases: Sequence[Case], rounds: int, names: Sequence[str] | None = None) -> Iterator[Row]:
+    """CPU seconds of one cell with both scale rules, for every contestant and round.
+
+    The contestants are `names`, or those that the case is for.
+    """
     for case in cases:
-        runs = {name: getattr(contestants, name)(case) for name in entrants(case)}
+        runs = {name: getattr(contestants, name)(case) for name in names or entrants(case)}
         repeats = {name: _repeats(run) for name, run in runs.items()}
         for number in range(rounds):
             for name, run in runs.items():
@@ -111,6 +116,60 @@ def child(command: Sequence[str], folder: Path = ROOT) -> tuple[float, str]:
 
 def _environment() -> dict[str, str]:
     return os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+
+
+def primitives(benchmark: str, rounds: int) -> Iterator[Row]:
+    """Nanoseconds for one number of an array that a core's cache holds."""
+    x = np.random.Generator(np.random.Philox(0)).standard_normal((32, 1024)) - 4.0
+    out, row = np.empty_like(x), np.empty(len(x))
+    runs: dict[str, Run] = {
+        "np.exp": lambda: np.exp(x, out=out),
+        "np.multiply": lambda: np.multiply(x, x, out=out),
+        "np.vecdot": lambda: np.vecdot(x, x, out=row),
+    }
+    repeats = {name: _repeats(run) for name, run in runs.items()}
+    for number in range(rounds):
+        for name, run in runs.items():
+            nanoseconds = 1e9 * _cpu(run, repeats[name]) / x.size
+            yield Row(benchmark, name, "float64", "", "", number, nanoseconds, "ns")
+
+
+WIDE = ("X86_V4", "AVX512")
+"""How NumPy's names of instruction sets with vectors of 512 bits begin."""
+
+NARROW_CASES = [Case(n, d, "float64") for n in NS for d in DS if d <= 64]
+
+NARROW = ("floor", "kernel_direct", "kernel_gram")
+
+
+def narrow(rounds: int, *, few: bool) -> Iterator[Row]:
+    """The race again, in a process whose NumPy is kept from 512-bit vectors.
+
+    Nothing where it has none. It tells how much of a ratio is due to the speed of exp alone.
+    """
+    found = np.show_config(mode="dicts") or {}
+    names = found.get("SIMD Extensions", {}).get("found", [])
+    wide = [name for name in names if name.startswith(WIDE)]
+    if not wide:
+        return
+    before = os.environ.get("NPY_DISABLE_CPU_FEATURES", "")
+    os.environ["NPY_DISABLE_CPU_FEATURES"] = " ".join([before, *wide]).strip()
+    try:
+        arguments = ["--rounds", str(rounds), "--narrow", *(["--quick"] if few else [])]
+        _, printed = child([sys.executable, "-m", "benchmarks.measure", "-", *arguments])
+    finally:
+        os.environ["NPY_DISABLE_CPU_FEATURES"] = before
+    for words in csv.reader(printed.splitlines()):
+        benchmark, contestant, dtype, n, d, number, value, unit = words
+        yield Row(benchmark, contestant, dtype, n, d, int(number), float(value), unit)
+
+
+def narrow_child(rounds: int, *, few: bool) -> None:
+    """Print the rows of `narrow`."""
+    cases = NARROW_CASES[:1] if few else NARROW_CASES
+    rows = list(primitives("primitive, narrow", rounds))
+    rows += (row._replace(benchmark="race, narrow") for row in race(cases, rounds, NARROW))
+    csv.writer(sys.stdout, lineterminator="\n").writerows(rows)
 
 
 def memory(named: Mapping[str, Mapping[str, Any]], rounds: int) -> Iterator[Row]:
@@ -212,8 +271,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("path", type=Path, help="CSV file of the rounds")
     parser.add_argument("--rounds", type=int, default=5, help="rounds, 5 at least for a page")
+    parser.add_argument("--narrow", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--quick", action="store_true", help="the smallest of everything")
     options = parser.parse_args()
+    if options.narrow:
+        narrow_child(options.rounds, few=options.quick)
+        return
     before = machine(options.rounds)
     few = options.quick
     cases = [
@@ -224,6 +287,8 @@ def main() -> None:
         if not few or n * d <= 256
     ]
     rows = list(race(cases, options.rounds))
+    rows += primitives("primitive", options.rounds)
+    rows += narrow(options.rounds, few=few)
     rows += memory(slabs.QUICK if few else slabs.MEMORY, options.rounds)
     rows += single(DS[:2] if few else DS, options.rounds)
     rows += workers(slabs.QUICK if few else slabs.WORKERS, options.rounds)

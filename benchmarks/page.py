@@ -180,6 +180,15 @@ def ratios(rounds: Rounds, one: str, other: str, dtype: str) -> dict[int, dict[i
     return found
 
 
+def narrow_ratios(rounds: Rounds) -> dict[int, dict[int, str]]:
+    """Kernel over floor where NumPy is kept from 512-bit vectors, by n and d."""
+    table = rounds.table
+    again = Rounds(
+        table[table["benchmark"] == "race, narrow"].assign(benchmark="race"),
+    )
+    return ratios(again, "kernel_direct", "floor", "float64")
+
+
 def errors(rounds: Rounds) -> dict[str, dict[int, str]]:
     """By how much float32 is off, by metric and d: median with spread over draws."""
     table = rounds.table[rounds.table["benchmark"] == "float32"]
@@ -199,6 +208,12 @@ def exponents(rounds: Rounds) -> dict[str, str]:
         found |= _fit(rounds, f"time against d, n = {n}", [(n, d) for d in DS[-3:]], 1, grid)
     for d in DS:
         found |= _fit(rounds, f"time against n, d = {d}", [(n, d) for n in NS[-3:]], 0, grid)
+    peaks, times = rounds.of("memory"), rounds.of("memory time")
+    seeds = {"n = 64, 100 seeds": 100, "n = 64, 1000 seeds": 1000}
+    found |= _grows(times, "time of a job against seeds, n = d = 64", seeds)
+    found |= _grows(peaks, "peak memory against seeds, n = d = 64", seeds)
+    lengths = {f"n = {n}": n for n in (1024, 4096, 16384)}
+    found |= _grows(peaks, "peak memory against n, d = 64", lengths)
     return found
 
 
@@ -213,8 +228,16 @@ def _fit(
         return {}
     x = np.log([case[along] for case in cases])
     each = np.array([rounds.total("kernel_direct", "float64", [case]) for case in cases])
-    slopes = np.polyfit(x, np.log(each), 1)[0]
-    return {what: shown(list(slopes))}
+    return {what: shown(list(np.polyfit(x, np.log(each), 1)[0]))}
+
+
+def _grows(values: Mapping[str, np.ndarray], what: str, sizes: Mapping[str, int]) -> dict[str, str]:
+    """The exponent with which a measured quantity grows with a size, fitted in each round."""
+    if not set(sizes) <= set(values):
+        return {}
+    x = np.log(list(sizes.values()))
+    each = np.array([values[name] for name in sizes])
+    return {what: shown(list(np.polyfit(x, np.log(each), 1)[0]), 2)}
 
 
 LINES = {
@@ -308,6 +331,11 @@ def page(rounds: Rounds, record: Mapping[str, Any], figure: str) -> str:
         forward=ratios(rounds, "torch_forward", "forward_readable", "float64"),
         jax=ratios(rounds, "jax_batched", "kernel_gram", "float64"),
         exponents=exponents(rounds),
+        primitives={
+            kind: {name: shown(list(v)) for name, v in rounds.of(kind).items()}
+            for kind in ("primitive", "primitive, narrow")
+        },
+        narrow=narrow_ratios(rounds),
         ds=DS,
         float32=errors(rounds),
         memory={name: shown(list(v)) for name, v in rounds.of("memory").items()},

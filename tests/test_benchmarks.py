@@ -49,6 +49,25 @@ def test_a_round_of_a_race_is_a_row_of_every_entrant():
     assert all(row.value > 0 for row in rows if row.contestant != "floor")
 
 
+def test_the_race_without_wide_vectors_is_a_race_of_its_own(monkeypatch):
+    wide = {"SIMD Extensions": {"found": ["X86_V3", "X86_V4"]}}
+    monkeypatch.setattr(measure.np, "show_config", lambda mode: wide)
+    said = {}
+
+    def child(command):
+        said["command"] = command
+        said["off"] = measure.os.environ["NPY_DISABLE_CPU_FEATURES"]
+        return 0.0, '"race, narrow",floor,float64,16,1,0,0.5,s\n'
+
+    monkeypatch.setattr(measure, "child", child)
+    (row,) = measure.narrow(5, few=False)
+    assert (row.benchmark, row.contestant, row.value) == ("race, narrow", "floor", 0.5)
+    assert said["off"] == "X86_V4"
+    assert "--narrow" in said["command"]
+    monkeypatch.setattr(measure.np, "show_config", lambda mode: {})
+    assert list(measure.narrow(5, few=False)) == []
+
+
 def test_memory_is_that_of_the_slab_beyond_the_imports():
     small, large = (
         next(iter(measure.memory({"one": slabs.slab(n, 4, seeds=1)}, rounds=1))) for n in (8, 700)
@@ -90,6 +109,14 @@ def rounds(n_rounds=5):
             rows.append(("worker", bare, "float64", 64, 64, number, 1.0, "s"))
         for d in measure.DS:
             rows.append(("float32", "entropy_nats", "float32", 256, d, number, 1e-7, "relative"))
+        for kind in ("primitive", "primitive, narrow"):
+            for name in ("np.exp", "np.multiply", "np.vecdot"):
+                rows.append((kind, name, "float64", "", "", number, 1.0, "ns"))
+        rows += [
+            ("race, narrow", name, "float64", n, 1, number, 1.0, "s")
+            for name in measure.NARROW
+            for n in measure.NS
+        ]
         rows.append(("start", "python alone", "", "", "", number, 0.01, "s"))
         rows.append(("whole", "run: CPU", "", "", "", number, 80.0, "s"))
     return page.Rounds(pd.DataFrame(rows, columns=measure.Row._fields).astype(str))
