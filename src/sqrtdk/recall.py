@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sqrtdk import metrics, recurrent
+from sqrtdk.adam import Adam
 from sqrtdk.attention import Floats
 from sqrtdk.recurrent import Ints, Parameters, Sequences
 
@@ -27,9 +28,6 @@ HELD_OUT = 128
 
 CHUNK = 64
 """Batches that are drawn at once. Changes memory, never a number."""
-
-BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
-"""Of Adam, as its paper recommends (Kingma & Ba 2015, algorithm 1)."""
 
 # The position of a name is part of a stream's key: append, never reorder.
 _ARRAYS = (
@@ -149,7 +147,8 @@ def train(
 ) -> Iterator[Moment]:
     """Train one run a seed with Adam; yields step 0, every `log_every`-th, and the last step."""
     flat, parameters = initial(reader, seeds, length=length, n=n, d_k=d_k)
-    gradient, first, second, scratch = (np.zeros_like(flat) for _ in range(4))
+    gradient, scratch = np.empty_like(flat), np.empty_like(flat)
+    moments = Adam(flat)
     shapes = recurrent.shapes(reader, n_keys=length, n_values=N_VALUES, n=n, d_k=d_k)
     into = views(gradient, shapes)
     data = batches(seeds, length=length, batch=batch, held=False)
@@ -162,34 +161,4 @@ def train(
         if step % log_every == 0 or step == steps:
             yield Moment(step, parameters, metrics.row_norms(gradient))
         if step < steps:
-            adam(flat, gradient, first, second, scratch, step=step + 1, learning_rate=learning_rate)
-
-
-def adam(
-    parameters: Floats,
-    gradient: Floats,
-    first: Floats,
-    second: Floats,
-    scratch: Floats,
-    *,
-    step: int,
-    learning_rate: float,
-) -> None:
-    """One step of Adam (Kingma & Ba 2015, algorithm 1), in place; `step` counts from 1.
-
-    `first` and `second` are the moments of the steps before, `scratch` is overwritten.
-    """
-    first *= BETA_1
-    np.multiply(gradient, 1.0 - BETA_1, out=scratch)
-    first += scratch
-    second *= BETA_2
-    np.multiply(gradient, gradient, out=scratch)
-    scratch *= 1.0 - BETA_2
-    second += scratch
-    # learning_rate · m̂ / (√v̂ + ε), with the corrections 1 - β^step of both moments.
-    np.sqrt(second, out=scratch)
-    scratch *= (1.0 - BETA_2**step) ** -0.5
-    scratch += EPSILON
-    np.divide(first, scratch, out=scratch)
-    scratch *= learning_rate / (1.0 - BETA_1**step)
-    parameters -= scratch
+            moments.step(flat, gradient, scratch, rate=learning_rate)

@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple, Protocol, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from sqrtdk import adam
 from sqrtdk.attention import Floats, shift_by_row_max, softmax
 from sqrtdk.gradients import softmax_backward
 from sqrtdk.metrics import row_metrics
@@ -163,22 +164,22 @@ class Sgd:
 
 
 class Adam:
-    """Adam (Kingma and Ba 2015, algorithm 1) on every entry of both projections.
+    """Adam on every entry of both projections.
 
-    It is no function of products of the projections, so they are kept whole. The moments are kept
-    as sums without their factors 1 - beta, which the step size takes in. `rate` is [..., 1, 1].
+    It is no function of products of the projections, so they are kept whole. `rate` is
+    [..., 1, 1].
     """
 
-    MEAN, SQUARE = 0.9, 0.999
-
-    def __init__(self, w_q: Floats, w_k: Floats, *, rate: Floats, epsilon: float = 1e-8) -> None:
+    def __init__(
+        self, w_q: Floats, w_k: Floats, *, rate: Floats, epsilon: float = adam.EPSILON
+    ) -> None:
         runs = np.broadcast_shapes(rate.shape[:-2], w_q.shape[:-2])
-        self.rate, self.epsilon, self.steps = rate, epsilon, 0
+        self.rate = rate
         # In C order, because a broadcast array's own order would put the runs last.
         self.w_q, self.w_k = (
             np.array(np.broadcast_to(w, (*runs, *w.shape[-2:])), order="C") for w in (w_q, w_k)
         )
-        self._moments = [(np.zeros_like(w), np.zeros_like(w)) for w in (self.w_q, self.w_k)]
+        self._moments = [adam.Adam(w, epsilon=epsilon) for w in (self.w_q, self.w_k)]
         self._gradients = np.empty_like(self.w_q), np.empty_like(self.w_k)
         self._scratch = np.empty_like(self.w_q)
 
@@ -195,24 +196,10 @@ class Adam:
 
     def step(self, by_cross: Floats) -> None:
         """The two moments, and the step by their ratio."""
-        self.steps += 1
-        # The bias-corrected means of the paper are the sums over (1 - beta^t)/(1 - beta).
-        of_mean, of_square = ((1 - x**self.steps) / (1 - x) for x in (self.MEAN, self.SQUARE))
-        rate = self.rate * math.sqrt(of_square) / of_mean
         gradients = self._by_w(by_cross)
         # One projection after the other: the arrays of one fit a cache where those of two do not.
-        for w, g, moments in zip((self.w_q, self.w_k), gradients, self._moments, strict=True):
-            (mean, square), scratch = moments, self._scratch
-            mean *= self.MEAN
-            mean += g
-            np.square(g, out=g)
-            square *= self.SQUARE
-            square += g
-            np.sqrt(square, out=scratch)
-            scratch += self.epsilon * math.sqrt(of_square)
-            np.divide(mean, scratch, out=scratch)
-            scratch *= rate
-            w -= scratch
+        for moments, w, g in zip(self._moments, (self.w_q, self.w_k), gradients, strict=True):
+            moments.step(w, g, self._scratch, rate=self.rate)
 
     def _by_w(self, by_cross: Floats) -> tuple[Floats, Floats]:
         by_q, by_k = self._gradients
