@@ -6,7 +6,7 @@ What is built from what stands here; how it is built is in src/sqrtdk/.
 
 from pathlib import Path
 
-from sqrtdk.workflow import Workflow, benchmarks, code, pages, reference
+from sqrtdk.workflow import PARTS, Workflow, benchmarks, code, pages, reference
 
 flow = Workflow(config, workflow.configfiles)
 
@@ -19,6 +19,7 @@ wildcard_constraints:
     experiment="|".join(flow.experiments),
     shard="[^/]+",
     points="[^/]+",
+    part="|".join(PARTS),
 
 
 localrules:
@@ -422,30 +423,30 @@ rule benchmark:
 
 
 rule time:
-    "Race the kernel against floor, chapter and PyTorch; measure memory and the whole run."
+    "Measure one part: a race, memory, jobs, starting, the whole run."
     input:
         code=benchmarks(),
     output:
-        rounds="results/benchmarks/benchmarks.csv",
-        machine="results/benchmarks/benchmarks.json",
+        rounds="results/benchmarks/{part}.csv",
+        machine="results/benchmarks/{part}.json",
     log:
-        "results/benchmarks/benchmarks.log",
+        "results/benchmarks/{part}.log",
     benchmark:
-        "results/benchmarks/benchmarks.tsv"
+        "results/benchmarks/{part}.tsv"
     conda:
         "environment.yml"
     # Nothing else may run beside it.
     threads: workflow.cores
     shell:
-        "python -m benchmarks.measure {output.rounds} 2> {log}"
+        "python -m benchmarks.measure {wildcards.part} {output.rounds} 2> {log}"
 
 
 rule report_speed:
     "The page of the benchmarks, its figure and its table."
     input:
-        rounds=rules.time.output.rounds,
-        machine=rules.time.output.machine,
-        code=benchmarks(),
+        rounds=expand(rules.time.output.rounds, part=PARTS),
+        machine=expand(rules.time.output.machine, part=PARTS),
+        code="benchmarks/page.py",
         page="benchmarks/performance.md.j2",
     output:
         table="docs/benchmarks.csv",
@@ -458,5 +459,5 @@ rule report_speed:
     conda:
         "environment.yml"
     shell:
-        "cp {input.rounds} {output.table} 2> {log}"
-        " && python -m benchmarks.page {input.rounds} {output.figure} {output.page} 2>> {log}"
+        "python -m benchmarks.page {input.rounds} {output.table} {output.figure} {output.page}"
+        " 2> {log}"

@@ -1,6 +1,6 @@
 """Race the contestants, and measure memory, start-up and the whole run: one row per round.
 
-    python -m benchmarks.measure docs/benchmarks.csv [--rounds 5] [--quick]
+    python -m benchmarks.measure PART rounds.csv [--rounds 5] [--quick]
 
 Everything that is compared is measured in the same rounds, in turn, as CPU time of one process, so
 that what else the machine does falls on all alike.
@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -73,12 +73,12 @@ def entrants(case: Case) -> list[str]:
     return names
 
 
-def race(cases: Sequence[Case], rounds: int, names: Sequence[str] | None = None) -> Iterator[Row]:
+def race(grid: Sequence[Case], rounds: int, names: Sequence[str] | None = None) -> Iterator[Row]:
     """CPU seconds of one cell with both scale rules, for every contestant and round.
 
     The contestants are `names`, or those that the case is for.
     """
-    for case in cases:
+    for case in grid:
         runs = {name: getattr(contestants, name)(case) for name in names or entrants(case)}
         repeats = {name: _repeats(run) for name, run in runs.items()}
         for number in range(rounds):
@@ -155,8 +155,9 @@ def narrow(rounds: int, *, few: bool) -> Iterator[Row]:
     before = os.environ.get("NPY_DISABLE_CPU_FEATURES", "")
     os.environ["NPY_DISABLE_CPU_FEATURES"] = " ".join([before, *wide]).strip()
     try:
-        arguments = ["--rounds", str(rounds), "--narrow", *(["--quick"] if few else [])]
-        _, printed = child([sys.executable, "-m", "benchmarks.measure", "-", *arguments])
+        arguments = ["--rounds", str(rounds), *(["--quick"] if few else [])]
+        command = [sys.executable, "-m", "benchmarks.measure", "narrow-child", "-", *arguments]
+        _, printed = child(command)
     finally:
         os.environ["NPY_DISABLE_CPU_FEATURES"] = before
     for words in csv.reader(printed.splitlines()):
@@ -166,9 +167,9 @@ def narrow(rounds: int, *, few: bool) -> Iterator[Row]:
 
 def narrow_child(rounds: int, *, few: bool) -> None:
     """Print the rows of `narrow`."""
-    cases = NARROW_CASES[:1] if few else NARROW_CASES
+    wanted = NARROW_CASES[:1] if few else NARROW_CASES
     rows = list(primitives("primitive, narrow", rounds))
-    rows += (row._replace(benchmark="race, narrow") for row in race(cases, rounds, NARROW))
+    rows += (row._replace(benchmark="race, narrow") for row in race(wanted, rounds, NARROW))
     csv.writer(sys.stdout, lineterminator="\n").writerows(rows)
 
 
@@ -266,41 +267,45 @@ def machine(rounds: int) -> dict[str, Any]:
     }
 
 
+def cases(dtype: str, *, few: bool) -> list[Case]:
+    """The grid of one dtype."""
+    return [Case(n, d, dtype) for n in NS for d in DS if not few or n * d <= 64]
+
+
+PARTS: dict[str, Callable[[int, bool], Iterable[Row]]] = {
+    "float64": lambda rounds, few: race(cases("float64", few=few), rounds),
+    "float32": lambda rounds, few: race(cases("float32", few=few), rounds),
+    "primitives": lambda rounds, few: primitives("primitive", rounds),
+    "narrow": lambda rounds, few: narrow(rounds, few=few),
+    "accuracy": lambda rounds, few: single(DS[:2] if few else DS, rounds),
+    "memory": lambda rounds, few: memory(slabs.QUICK if few else slabs.MEMORY, rounds),
+    "workers": lambda rounds, few: workers(slabs.QUICK if few else slabs.WORKERS, rounds),
+    "starts": lambda rounds, few: starts(rounds),
+    "whole": lambda rounds, few: whole(rounds, slabs.SMALL_RUN if few else slabs.RUN),
+}
+"""What is measured, each into a table of its own: what was measured once is not lost."""
+
+
 def main() -> None:
-    """Measure everything and write the rounds and, beside them, the machine."""
+    """Measure a part and write its rounds and, beside them, the machine."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("part", choices=[*PARTS, "narrow-child"], help="what to measure")
     parser.add_argument("path", type=Path, help="CSV file of the rounds")
     parser.add_argument("--rounds", type=int, default=5, help="rounds, 5 at least for a page")
-    parser.add_argument("--narrow", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--quick", action="store_true", help="the smallest of everything")
     options = parser.parse_args()
-    if options.narrow:
+    if options.part == "narrow-child":
         narrow_child(options.rounds, few=options.quick)
         return
-    before = machine(options.rounds)
-    few = options.quick
-    cases = [
-        Case(n, d, dtype)
-        for dtype in ("float64", "float32")
-        for n in NS
-        for d in DS
-        if not few or n * d <= 256
-    ]
-    rows = list(race(cases, options.rounds))
-    rows += primitives("primitive", options.rounds)
-    rows += narrow(options.rounds, few=few)
-    rows += memory(slabs.QUICK if few else slabs.MEMORY, options.rounds)
-    rows += single(DS[:2] if few else DS, options.rounds)
-    rows += workers(slabs.QUICK if few else slabs.WORKERS, options.rounds)
-    rows += starts(options.rounds)
-    rows += whole(options.rounds, slabs.SMALL_RUN if few else slabs.RUN)
+    record = machine(options.rounds)
+    rows = list(PARTS[options.part](options.rounds, options.quick))
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(Row._fields)
     # Six digits of a time are more than it has.
     writer.writerows(row._replace(value=float(f"{row.value:.6g}")) for row in rows)
     tables.write_atomically(options.path, buffer.getvalue())
-    record = before | {"load after": [round(load, 2) for load in os.getloadavg()]}
+    record["load after"] = [round(load, 2) for load in os.getloadavg()]
     text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
     tables.write_atomically(options.path.with_suffix(".json"), text)
 

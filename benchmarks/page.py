@@ -350,15 +350,18 @@ DTYPES = ("float64", "float32")
 
 
 def main() -> None:
-    """Write the figure and the page of a table of rounds."""
-    source, picture, text = map(Path, sys.argv[1:])
-    table = pd.read_csv(source, dtype=str, keep_default_na=False)
+    """Write the table, the figure and the page of some tables of rounds."""
+    *sources, whole, picture, text = map(Path, sys.argv[1:])
+    table = pd.concat(pd.read_csv(source, dtype=str, keep_default_na=False) for source in sources)
     rounds = Rounds(table)
-    record = json.loads(source.with_suffix(".json").read_text(encoding="utf-8"))
+    records = [json.loads(x.with_suffix(".json").read_text(encoding="utf-8")) for x in sources]
+    loads = [record[when][0] for record in records for when in ("load", "load after")]
+    record = records[0] | {"loads": [min(loads), max(loads)]}
     try:
         written = page(rounds, record, picture.name)
     except RoundsError as error:
-        sys.exit(f"sqrtdk: {source}: {error}")
+        sys.exit(f"sqrtdk: {error}")
+    tables.write_atomically(whole, table.to_csv(index=False, lineterminator="\n"))
     draw(rounds).savefig(picture, dpi=130, metadata={"Software": None})
     tables.write_atomically(text, written)
 

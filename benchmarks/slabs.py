@@ -43,9 +43,9 @@ MEMORY = {
 """Peaks that the page states, and what they grow with."""
 
 WORKERS = {
-    "n_k = 16": slab(16, 64, seeds=2000, n_q=64),
-    "n_k = 256": slab(256, 256, seeds=600, n_q=64),
-    "n = 256": slab(256, 64, seeds=300),
+    "n_k = 16, d_k = 64": slab(16, 64, seeds=12000, n_q=64),
+    "n_k = 256, d_k = 256": slab(256, 256, seeds=1600, n_q=64),
+    "n = 256, d_k = 64": slab(256, 64, seeds=800),
 }
 """Jobs of some seconds: of small cells, of cells as in the default grid, and square ones."""
 

@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose
 
 from benchmarks import contestants, measure, page, slabs
 from benchmarks.contestants import Case
+from sqrtdk import workflow
 from sqrtdk.attention import attention
 from sqrtdk.gradients import gradients
 
@@ -63,9 +64,13 @@ def test_the_race_without_wide_vectors_is_a_race_of_its_own(monkeypatch):
     (row,) = measure.narrow(5, few=False)
     assert (row.benchmark, row.contestant, row.value) == ("race, narrow", "floor", 0.5)
     assert said["off"] == "X86_V4"
-    assert "--narrow" in said["command"]
+    assert "narrow-child" in said["command"]
     monkeypatch.setattr(measure.np, "show_config", lambda mode: {})
     assert list(measure.narrow(5, few=False)) == []
+
+
+def test_the_parts_are_those_that_the_workflow_asks_for():
+    assert tuple(measure.PARTS) == workflow.PARTS
 
 
 def test_memory_is_that_of_the_slab_beyond_the_imports():
@@ -124,8 +129,7 @@ def rounds(n_rounds=5):
 
 RECORD = {
     "rounds": 5,
-    "load": [0.1, 0.2, 0.3],
-    "load after": [1.0, 0.5, 0.4],
+    "loads": [0.1, 1.5],
     "machine": {
         "cpu": "a processor", "architecture": "x", "cores": 2, "memory_gib": 8, "system": "a system"
     },
@@ -137,7 +141,7 @@ RECORD = {
 
 def test_the_page_has_every_section_and_no_number_without_its_spread():
     text = page.page(rounds(), RECORD, "performance.png")
-    for word in ("a processor", "a kernel", "0.1, 0.2, 0.3", "0123abc", "PyTorch", "Memory"):
+    for word in ("a processor", "a kernel", "0.1 to 1.5", "0123abc", "PyTorch", "Memory"):
         assert word in text
     cells = [
         cell.strip()
@@ -154,7 +158,7 @@ def test_targets_are_reached_by_the_median():
     jacobian = found["explicit Jacobians / kernel, n = 1024, d = 64"]
     assert not jacobian.reached
     assert found["peak memory over imports, MiB, n = d = 1024"].reached
-    assert found["whole job / random numbers and kernel, n = 256"].reached
+    assert found["whole job / random numbers and kernel, n = 256, d_k = 64"].reached
     # Of two contestants whose times have a fixed ratio.
     place = {name: number for number, name in enumerate(page.LINES, start=1)}
     ratio = place["kernel_direct"] / place["floor"]

@@ -284,10 +284,17 @@ def reference() -> str:
     return os.path.relpath(verify.REFERENCE)
 
 
+PARTS = (
+    *("float64", "float32", "primitives", "narrow", "accuracy"),
+    *("memory", "workers", "starts", "whole"),
+)
+"""What `snakemake benchmark` measures, part by part."""
+
+
 def benchmarks() -> list[str]:
-    """What the measured speed depends on: the benchmarks and the code that they time."""
+    """What measured speed depends on: what measures, and the code that is timed."""
+    own = [f"benchmarks/{name}.py" for name in ("contestants", "measure", "slabs")]
     timed = ("sqrtdk.experiments.scaling", "sqrtdk.provenance")
-    own = sorted(os.path.relpath(path) for path in Path("benchmarks").glob("*.py"))
     return [*own, *dict.fromkeys(path for module in timed for path in code(module))]
 
 
