@@ -491,7 +491,8 @@ def _whole(key: Key, value: object) -> int:
 
 def _above_0(key: Key, value: object) -> float:
     """A finite number above 0. YAML takes 1e-3, without a point, for text."""
-    written = isinstance(value, str) and re.fullmatch(r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", value)
+    digits = r"(\d{1,400}\.?\d{0,400}|\.\d{1,400})([eE][+-]?\d{1,9})?"
+    written = isinstance(value, str) and re.fullmatch(digits, value, flags=re.ASCII)
     number = _number(float(str(value)) if written else value)
     if number is None or not number > 0:
         raise refuse(key.name, value, key.allowed)

@@ -1,0 +1,128 @@
+"""Wrong values of every key: each is answered by one line with key, value and what is allowed."""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from sqrtdk import config
+from sqrtdk.config import ConfigError
+from sqrtdk.experiments.registry import EXAMPLES, EXPERIMENTS
+from sqrtdk.keys import Key
+
+KEYS = {
+    key.name: key
+    for name, module in EXPERIMENTS.items()
+    if name not in EXAMPLES
+    for key in module.KEYS
+}
+
+# What YAML, a shell or a hand may make of a value, wrong for every key.
+STRANGE: list[Any] = [
+    "", " ", None, math.nan, math.inf, -math.inf, [], [[]], {}, [None], [{}], b"64",
+    "é", "٣", "'", '"', "a\nb", "\0", "../x", "/etc/passwd", "~", "$(id)", "`id`", "; id", "| id",
+    "${seed}", "???", "!!python/object/apply:os.system [id]", "<script>", "0x10", "1_000", "1,000",
+    "1e999", "nan", "inf", "0b1", "1+1", "None", "null",
+]  # fmt: skip
+NUMBERS: list[Any] = ["x", True, "on", "off", -1, "-1", 10**400, "9" * 400]
+WRONG: dict[str, list[Any]] = {
+    "whole": [*STRANGE, *NUMBERS, 2.5, "2.5", 0.1, "1e-3", [16, "x"], [16, 16]],
+    "number": [*STRANGE, *NUMBERS, 0, 0.0, "0", [0.1, 0], [0.1, 0.1], -0.5],
+    "choice": [*STRANGE, *NUMBERS, 0, 1, 1.5, "float 64"],
+    "name": [*STRANGE, *NUMBERS[2:5], 0, 1, 1.5, "onn", ["on", "on"]],
+}
+
+
+def wrong(key: Key) -> Iterator[Any]:
+    for value in WRONG[key.kind]:
+        # What is a word of the key's own is no mistake.
+        if key.kind == "name" and value in ("on", "off") and key.named_in == "scale_rules":
+            continue
+        # Of a word that is an experiment as well, a mapping is the experiment's.
+        if value == {} and key.name in EXPERIMENTS:
+            continue
+        yield value
+    if key.axis and key.minimum == 0 and key.kind == "whole":
+        yield 2**32
+    if not key.axis:
+        yield [1]
+
+
+CASES = [(key, value) for key in KEYS.values() for value in wrong(key)]
+
+
+@pytest.fixture(scope="module")
+def composed() -> dict[str, Any]:
+    """The smoke configuration as Hydra composes it."""
+    from hydra import compose, initialize_config_dir
+    from omegaconf import OmegaConf
+
+    with initialize_config_dir(str(config.CONF), version_base="1.3"):
+        found = OmegaConf.to_container(compose("config", ["grid=smoke"]), resolve=True)
+    assert isinstance(found, dict)
+    return {str(name): value for name, value in found.items()}
+
+
+def test_the_cases_are_many_and_of_every_key() -> None:
+    assert len(CASES) > 1000
+    assert {key.name for key, _ in CASES} == set(KEYS)
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_a_wrong_value_is_refused_in_one_line(composed: dict[str, Any], name: str) -> None:
+    for value in wrong(KEYS[name]):
+        with pytest.raises(ConfigError) as refused:
+            config.resolve(composed | {name: value})
+        line = str(refused.value)
+        assert "\n" not in line, value
+        assert "\0" not in line, value
+        assert len(line) < 600, value
+        assert line.startswith(f"{name}: "), (value, line)
+        assert "allowed" in line or "listed twice" in line, (value, line)
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_a_wrong_value_is_refused_under_its_experiment_too(
+    composed: dict[str, Any], name: str
+) -> None:
+    experiment = next(
+        experiment
+        for experiment, module in EXPERIMENTS.items()
+        if name in {key.name for key in module.KEYS} and experiment not in EXAMPLES
+    )
+    for value in wrong(KEYS[name]):
+        with pytest.raises(ConfigError) as refused:
+            config.resolve(composed | {experiment: {name: value}})
+        assert str(refused.value).startswith(f"{name}: "), value
+
+
+FOLDERS = ("1e999", "nan", "inf", "0b1", "0x10", "1_000", "None", "null")
+"""Strange as names are, these are folders like others."""
+
+NAMES = ["a/b", "x" * 65, ".hidden", "-x", "shards", "Shards", "benchmarks", "con fig", -1, True]
+
+
+@pytest.mark.parametrize("value", [*(x for x in STRANGE if x not in FOLDERS), *NAMES])
+def test_a_wrong_name_of_a_run_is_refused(composed: dict[str, Any], value: Any) -> None:
+    with pytest.raises(ConfigError) as refused:
+        config.resolve(composed | {"name": value})
+    assert str(refused.value).startswith("name: ")
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("value", FOLDERS)
+def test_a_strange_name_that_is_a_folder_is_taken(composed: dict[str, Any], value: str) -> None:
+    assert config.resolve(composed | {"name": value}).name == value
+
+
+SOME = [x for x in STRANGE if x is not None]
+"""None is every experiment."""
+
+
+@pytest.mark.parametrize("value", [*SOME, "scalng", ["scaling", "scaling"], 3, True])
+def test_a_wrong_choice_of_experiments_is_refused(composed: dict[str, Any], value: Any) -> None:
+    with pytest.raises(ConfigError) as refused:
+        config.resolve(composed | {"experiments": value})
+    assert str(refused.value).startswith("experiments: ")
+    assert "\n" not in str(refused.value)
