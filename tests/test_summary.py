@@ -75,7 +75,7 @@ def test_a_table_of_another_version_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_empty_field_of_a_required_column_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="could not convert string to float"):
+    with pytest.raises(tables.TableError, match="could not convert string to float"):
         summary.read(write(tmp_path / "runs.csv", "2,off,0,,1,1\n"), SCHEMA)
 
 
@@ -121,3 +121,13 @@ def test_the_gate_looks_at_both_sides() -> None:
     assert not gated([x / 2 for x in ones], 1000).passed
     assert not gated([x * 1.5 for x in ones], 1000).passed
     assert not gated([*ones, 6.0], 1000).passed
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00", b'd_k,"x\n', b"d_k\n1,2,3\n4\n", b"\0"])
+def test_what_is_no_table_is_refused_in_one_line(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_bytes(content)
+    with pytest.raises(tables.TableError) as refused:
+        summary.read(path, SCHEMA)
+    assert str(refused.value).startswith(f"{path} ")
+    assert "\n" not in str(refused.value)

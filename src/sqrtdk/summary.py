@@ -134,9 +134,21 @@ def gate(table: pd.DataFrame) -> Gate | None:
 
 
 def read(path: Path, schema: Sequence[Column]) -> pd.DataFrame:
-    """A table as a data frame with the schema's types. Raises TableError for other columns."""
-    # As text first: some pandas versions read the last bit of a float wrong.
-    frame = pd.read_csv(path, dtype=str, keep_default_na=False)
+    """A table as a data frame with the schema's types.
+
+    Raises TableError for other columns, and for what is no such table at all.
+    """
+    try:
+        # As text first: some pandas versions read the last bit of a float wrong.
+        frame = pd.read_csv(path, dtype=str, keep_default_na=False)
+        return _typed(path, frame, schema)
+    except ValueError as error:
+        # Errors of pandas' parser are among these, and those of text that is no UTF-8.
+        why = str(error).splitlines()[0]
+        raise tables.TableError(f"{path} cannot be read as its table: {why}") from None
+
+
+def _typed(path: Path, frame: pd.DataFrame, schema: Sequence[Column]) -> pd.DataFrame:
     if list(frame.columns) != [c.name for c in schema]:
         raise tables.TableError(f"{path} has the columns of another version; delete it")
     for column in schema:

@@ -1,0 +1,190 @@
+"""Random input into everything that reads what a person or another program wrote.
+
+    python -m campaigns.fuzz [--cases 100000] [--seed 0]
+
+Three readers take turns: Hydra overrides, values as a config file or `--config` gives them, and
+tables and shards on disk. A case is lost where anything but the one error that each may raise comes
+out, where the message has more than one line, or where it takes more than two seconds.
+"""
+
+import argparse
+import random
+import string
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sqrtdk import config, keys, summary, tables, workflow
+from sqrtdk.experiments.registry import EXPERIMENTS
+from sqrtdk.experiments.scaling import COLUMNS
+
+WORDS = (
+    *sorted(config.flat_keys()), *EXPERIMENTS, *config.RUN_KEYS, *config.FORMULAS,
+    "hydra", "on", "off", "inverse", "gaussian", "planted", "rule", "power", "exponent", "law",
+    "null", "true", "nan", "inf", "range(0,3)", "choice(1,2)", "glob(*)", "${d_k}",
+    "${oc.env:HOME}", "!!python/object:os.system", "../..", "0x10", "1_000", "1e9", "-1", "64",
+    "0.5", "é", "\0", "\n",
+)  # fmt: skip
+
+SIGNS = "=:,.+~-[]{}()'\"\\$@/|;&<>*?! \t#%^`"
+
+
+def words(rng: random.Random) -> str:
+    """A string that is nearly an override."""
+    parts = []
+    for _ in range(rng.randint(1, 8)):
+        kind = rng.random()
+        if kind < 0.5:
+            parts.append(rng.choice(WORDS))
+        elif kind < 0.9:
+            parts.append(rng.choice(SIGNS))
+        else:
+            parts.append("".join(rng.choices(string.printable, k=rng.randint(1, 4))))
+    return "".join(parts)
+
+
+def override(rng: random.Random) -> str:
+    """An override with a key that exists, most of the time."""
+    if rng.random() < 0.3:
+        return words(rng)
+    return f"{rng.choice(WORDS)}={words(rng)}"
+
+
+def value(rng: random.Random, depth: int = 2) -> Any:
+    """A value as YAML may give it."""
+    kind = rng.random()
+    if depth and kind < 0.15:
+        return [value(rng, depth - 1) for _ in range(rng.randint(0, 3))]
+    if depth and kind < 0.35:
+        return {rng.choice(WORDS): value(rng, depth - 1) for _ in range(rng.randint(0, 3))}
+    return rng.choice(
+        [words(rng), rng.choice(WORDS), rng.randint(-5, 5000), rng.random() * 10, None, True,
+         False, float("nan"), 10**rng.randint(0, 400), b"x", 1e308]
+    )  # fmt: skip
+
+
+def of_overrides(rng: random.Random, folder: Path) -> None:
+    """Check overrides as both commands do."""
+    lines = [override(rng) for _ in range(rng.randint(1, 3))]
+    config.check_overrides(lines, sweep=rng.random() < 0.5)
+
+
+def of_values(rng: random.Random, folder: Path) -> None:
+    """Resolve a configuration of which some keys are random."""
+    given = {rng.choice(WORDS): value(rng) for _ in range(rng.randint(1, 3))}
+    config.resolve({**BASE, **given})
+
+
+def of_command(rng: random.Random, folder: Path) -> None:
+    """The whole way of `--config`, Hydra's grammar in it."""
+    given = {rng.choice(WORDS): value(rng) for _ in range(rng.randint(0, 2))}
+    workflow.compose(given | {"hydra": words(rng)}, (), ["--config", words(rng)])
+
+
+def of_tables(rng: random.Random, folder: Path) -> None:
+    """Read a shard and a table with some bytes changed."""
+    content = bytearray(SHARD)
+    for _ in range(rng.randint(1, 20)):
+        at = rng.randrange(len(content))
+        change = rng.random()
+        if change < 0.5:
+            content[at] = rng.randrange(256)
+        elif change < 0.75:
+            del content[at : at + rng.randint(1, 50)]
+        else:
+            content[at:at] = bytes(rng.choices(range(256), k=rng.randint(1, 20)))
+        if not content:
+            break
+    path = folder / "shard.csv"
+    path.write_bytes(content)
+    tables.read_slab(path)
+    tables.is_whole(path)
+    tables.is_changed(path)
+    if rng.random() < 0.5:
+        tables.read_sealed(path, COLUMNS)
+    else:
+        path.write_bytes(b"\n".join(content.split(b"\n")[1:-2]) + b"\n")
+        summary.read(path, COLUMNS)
+
+
+READERS: dict[str, tuple[Callable[[random.Random, Path], None], int]] = {
+    "overrides": (of_overrides, 40),
+    "values": (of_values, 40),
+    "command": (of_command, 1),
+    "tables": (of_tables, 19),
+}
+"""What reads, and how often of a hundred cases: the whole command costs a tenth of a second."""
+
+MAY_RAISE = (config.ConfigError, tables.TableError)
+
+
+def run(reader: str, seed: int, folder: Path) -> str:
+    """One case; the reason where it is lost."""
+    rng = random.Random(f"{reader} {seed}")
+    start = time.monotonic()
+    try:
+        READERS[reader][0](rng, folder)
+    except MAY_RAISE as error:
+        if len(str(error).splitlines()) > 1:
+            return f"more than one line: {error}"
+    except Exception:
+        return traceback.format_exc()
+    took = time.monotonic() - start
+    return f"took {took:.1f} s" if took > 2 else ""
+
+
+def main() -> None:
+    """Run the cases; exit 1 if any is lost."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cases", type=int, default=100_000)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    plan = [name for name, (_, often) in READERS.items() for _ in range(often)]
+    counts = dict.fromkeys(READERS, 0)
+    lost = 0
+    with tempfile.TemporaryDirectory() as scratch:
+        for number in range(options.cases):
+            reader = plan[number % len(plan)]
+            counts[reader] += 1
+            reason = run(reader, options.seed + number, Path(scratch))
+            if reason:
+                lost += 1
+                print(f"LOST {reader} {options.seed + number}: {reason}", flush=True)
+    print(f"{options.cases} cases ({counts}): lost {lost}")
+    sys.exit(lost > 0)
+
+
+def base() -> dict[str, Any]:
+    """The smoke configuration as Hydra composes it."""
+    from hydra import compose, initialize_config_dir
+    from omegaconf import OmegaConf
+
+    with initialize_config_dir(str(config.CONF), version_base="1.3"):
+        composed: Any = OmegaConf.to_container(compose("config", ["grid=smoke"]), resolve=True)
+    return dict(composed)
+
+
+def shard() -> bytes:
+    """A small shard of `scaling`, whole."""
+    from sqrtdk import cells
+    from sqrtdk.experiments import scaling
+
+    slab: dict[str, Any] = {
+        "d_k": 2, "n_k": 2, "n_q": 2, "d_v": 1, "dtype": keys.DTYPES[0],
+        "inputs": {"gaussian": {"law": "gaussian"}},
+        "scaling": {"on": {"rule": "power", "exponent": 0.5}}, "seeds": [0, 3],
+    }  # fmt: skip
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch) / "shard.csv"
+        tables.write_sealed(path, slab, cells.rows(scaling.cells(slab), COLUMNS), COLUMNS)
+        return path.read_bytes()
+
+
+BASE, SHARD = base(), shard()
+
+if __name__ == "__main__":
+    main()
