@@ -281,7 +281,7 @@ for experiment in flow.experiments:
         name:
             experiment
         input:
-            flow.files(experiment),
+            flow.wanted(experiment),
         localrule: True
 
     rule:

@@ -46,6 +46,10 @@ JUDGING = {"training": ("rates", "twins")}
 """The tables of each experiment that claims are judged by, beside its summary."""
 
 
+COMPANIONS = {"encoder_decoder": ("score_width",)}
+"""Experiments that are a second grid of another one's question."""
+
+
 class Workflow:
     """One run, as Snakemake's `config` describes it. Bad input raises WorkflowError."""
 
@@ -151,8 +155,13 @@ class Workflow:
         sampled = [name for name in self.experiments if name not in EXAMPLES]
         return [f"{self.folder}/{name}/summary.csv" for name in sampled]
 
+    def wanted(self, experiment: str) -> list[str]:
+        """What the target of an experiment's name makes: its files, and those that belong to it."""
+        belong = [name for name in COMPANIONS.get(experiment, ()) if name in self.experiments]
+        return [file for name in (experiment, *belong) for file in self.files(name)]
+
     def files(self, experiment: str) -> list[str]:
-        """Everything that an experiment's target makes, so that what was deleted is made again."""
+        """Every file of an experiment, so that what was deleted is made again."""
         figures = self.figures(experiment)
         names = dict.fromkeys(("runs", *TABLES[experiment], *ANSWERING.get(experiment, ())))
         return [
