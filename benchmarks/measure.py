@@ -18,17 +18,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import psutil
 
-from benchmarks import contestants, slabs
+from benchmarks import ROOT, contestants, slabs
 from benchmarks.contestants import Case, Run
 from sqrtdk import provenance, tables
-
-ROOT = Path(__file__).resolve().parents[1]
 
 NS = (16, 64, 256, 1024)
 DS = (1, 4, 16, 64, 256, 1024, 4096)
@@ -177,7 +175,7 @@ def memory(named: Mapping[str, Mapping[str, Any]], rounds: int) -> Iterator[Row]
     """MiB that a job's peak is above what it holds when all is imported."""
     for number in range(rounds):
         for name, slab in named.items():
-            _, printed = child([sys.executable, "-m", "benchmarks.slabs", json.dumps(slab)])
+            _, printed = child([sys.executable, "-m", "benchmarks.slabs", "peak", json.dumps(slab)])
             mib, seconds = map(float, printed.split())
             axes = slab["dtype"], slab["n_k"], slab["d_k"], number
             yield Row("memory", name, *axes, mib, "MiB")
@@ -211,7 +209,10 @@ def workers(named: Mapping[str, Mapping[str, Any]], rounds: int) -> Iterator[Row
                 job = [sys.executable, "-m", "sqrtdk.experiments.scaling"]
                 used, _ = child([*job, json.dumps(slab), str(Path(scratch) / "shard.csv")])
                 yield Row("worker", f"{name}: job", *axes, used, "s")
-                bare = _cpu(partial(slabs.bare, slab), 1)
+                _, printed = child(
+                    [sys.executable, "-m", "benchmarks.slabs", "bare", json.dumps(slab)]
+                )
+                bare = float(printed)
                 yield Row("worker", f"{name}: random numbers and kernel", *axes, bare, "s")
 
 
@@ -247,7 +248,10 @@ def whole(rounds: int, values: Mapping[str, str]) -> Iterator[Row]:
             used, _ = child([*command, *profile, "--directory", scratch, "--config", *given])
             yield Row("whole", "run: CPU", "", "", "", number, used, "s")
             yield Row("whole", "run: wall", "", "", "", number, time.monotonic() - started, "s")
-            bare = _cpu(partial(slabs.bare_run, values), 1)
+            _, printed = child(
+                [sys.executable, "-m", "benchmarks.slabs", "run", json.dumps(values)]
+            )
+            bare = float(printed)
             yield Row("whole", "random numbers and kernel", "", "", "", number, bare, "s")
 
 
@@ -297,6 +301,8 @@ def main() -> None:
     if options.part == "narrow-child":
         narrow_child(options.rounds, few=options.quick)
         return
+    if psutil.Process().num_threads() > 1:
+        sys.exit("sqrtdk: NumPy loaded with more than one BLAS thread; CPU times would count all")
     record = machine(options.rounds)
     rows = list(PARTS[options.part](options.rounds, options.quick))
     buffer = io.StringIO()

@@ -4,14 +4,12 @@ import json
 import sys
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from sqrtdk import cells, config, inputs, kernel, scales
 from sqrtdk.experiments import scaling
-from sqrtdk.inputs import Inputs
 from sqrtdk.shards import slabs
 
 
@@ -76,13 +74,10 @@ def bare(slab: Mapping[str, Any]) -> None:
     seeds = range(*slab["seeds"])
     size = kernel.batch_size(slab["n_q"], slab["n_k"], slab["d_k"], slab["d_v"])
     below = 1e-3 / slab["n_k"] * slab["d_v"] ** 0.5
+    drawn = partial(inputs.draw, law, **sizes, dtype=slab["dtype"])
     for start in range(0, len(seeds), size):
-        draws = [
-            inputs.draw(law, **sizes, seed=seed, dtype=slab["dtype"])
-            for seed in seeds[start : start + size]
-        ]
-        batch = Inputs(*(np.stack(arrays) for arrays in zip(*draws, strict=True)))
-        core.measure(*batch, rules, dead_below=below)
+        draws = [drawn(seed=seed) for seed in seeds[start : start + size]]
+        core.measure(*scaling.batch(core, draws), rules, dead_below=below)
 
 
 def bare_run(values: Mapping[str, str]) -> None:
@@ -101,8 +96,17 @@ def peak_mib() -> float:
 
 
 def main() -> None:
-    """Print the MiB and the CPU seconds that the slab given as JSON takes."""
-    wanted = json.loads(sys.argv[1])
+    """Print what something given as JSON takes, in a process of its own.
+
+    `bare`: CPU seconds of a slab's random numbers and kernel. `run`: the same of a run's values.
+    `peak`: the MiB and CPU seconds of a slab's cells.
+    """
+    what, wanted = sys.argv[1], json.loads(sys.argv[2])
+    if what in ("bare", "run"):
+        start = time.process_time()
+        (bare if what == "bare" else bare_run)(wanted)
+        print(time.process_time() - start)
+        return
     # One cell first: what is loaded at the first use belongs to the imports.
     cells.rows(scaling.cells(slab(2, 2, seeds=1)), scaling.COLUMNS)
     before, start = peak_mib(), time.process_time()

@@ -69,6 +69,14 @@ def test_the_race_without_wide_vectors_is_a_race_of_its_own(monkeypatch):
     assert list(measure.narrow(5, few=False)) == []
 
 
+def test_no_process_of_the_benchmarks_has_more_than_one_blas_thread():
+    # NumPy starts them when it loads. The tests themselves load it through conftest, hence a child.
+    for module in ("measure", "slabs", "contestants"):
+        program = f"import benchmarks.{module}, psutil; print(psutil.Process().num_threads())"
+        _, printed = measure.child([measure.sys.executable, "-c", program])
+        assert printed == "1\n"
+
+
 def test_the_parts_are_those_that_the_workflow_asks_for():
     assert tuple(measure.PARTS) == workflow.PARTS
 

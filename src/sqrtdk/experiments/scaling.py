@@ -168,13 +168,19 @@ def _row(measured: Callable[[], list[list[Row]]], arm: int, place: int) -> Row:
 def _measure(
     core: Kernel, drawn: Callable[..., Inputs], seeds: range, rules: list[ScaleRule]
 ) -> list[list[Row]]:
-    draws = [drawn(seed=seed) for seed in seeds]
-    # A single cell is not copied.
-    stacked = (
-        np.stack(arrays) if len(arrays) > 1 else arrays[0][np.newaxis]
-        for arrays in zip(*draws, strict=True)
-    )
-    return measure(core, Inputs(*stacked), rules)
+    return measure(core, batch(core, [drawn(seed=seed) for seed in seeds]), rules)
+
+
+def batch(core: Kernel, draws: Sequence[Inputs]) -> Inputs:
+    """Draws of cells of one size as one batch, in buffers of the kernel's."""
+    if len(draws) == 1:
+        return Inputs(*(array[np.newaxis] for array in draws[0]))
+    stacked = []
+    for name, arrays in zip(Inputs._fields, zip(*draws, strict=True), strict=True):
+        # Memory that is given back and asked for again costs more than the copy.
+        out = core.buffer(f"drawn {name}", (len(arrays), *arrays[0].shape), arrays[0].dtype)
+        stacked.append(np.stack(arrays, out=out))
+    return Inputs(*stacked)
 
 
 def measure(core: Kernel, arrays: Inputs, rules: Sequence[ScaleRule]) -> list[list[Row]]:
