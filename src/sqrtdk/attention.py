@@ -51,19 +51,27 @@ def count_fully_masked_rows(mask: Mask) -> int:
     return int(np.count_nonzero(~np.any(mask, axis=-1)))
 
 
+def check_mask(mask: Mask, shape: tuple[int, ...]) -> None:
+    """Refuse what is no mask of logits of this shape.
+
+    Raises TypeError for one that is not boolean: in an additive mask (0 to show, -inf to hide)
+    zero would count as hidden, the reverse of what is meant. Raises ValueError for one that does
+    not broadcast to the shape.
+    """
+    if mask.dtype != np.bool_:
+        raise TypeError(f"a mask must be boolean, True where a key is visible, not {mask.dtype}")
+    if np.broadcast_shapes(mask.shape, shape) != shape:
+        raise ValueError(f"mask {mask.shape} does not broadcast to logits {shape}")
+
+
 def mask_logits(logits: Floats, mask: Mask | None) -> Floats:
     """Logits [..., n_q, n_k] with -inf for every key that the mask hides.
 
-    Raises TypeError for a mask that is not boolean: in an additive mask (0 to show, -inf to hide)
-    zero would count as hidden, the reverse of what is meant. Raises ValueError for a mask that
-    does not broadcast to the shape of the logits.
+    Raises what `check_mask` raises.
     """
     if mask is None:
         return logits
-    if mask.dtype != np.bool_:
-        raise TypeError(f"a mask must be boolean, True where a key is visible, not {mask.dtype}")
-    if np.broadcast_shapes(mask.shape, logits.shape) != logits.shape:
-        raise ValueError(f"mask {mask.shape} does not broadcast to logits {logits.shape}")
+    check_mask(mask, logits.shape)
     return np.where(mask, logits, -np.inf)
 
 

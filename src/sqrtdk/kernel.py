@@ -8,7 +8,7 @@ here follows from the cell's own shape.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqrtdk import metrics
-from sqrtdk.attention import Factor, Floats, Mask, ScaleRule, mask_logits
+from sqrtdk.attention import Factor, Floats, Mask, ScaleRule, check_mask
 from sqrtdk.metrics import RowMetrics
 
 BATCH_ENTRIES, BATCH_VALUES = 2**17, 2**20
@@ -28,7 +28,7 @@ BLOCK_ENTRIES, BLOCK_ROWS = 2**17, 128
 queries at least, because sums over blocks and narrow matrix products cost more than that saves."""
 
 WHOLE_ENTRIES = 2**20
-"""Scores of a cell that Gram matrices, which need all queries at once, are used for."""
+"""Scores of a cell, at most, that are kept all at once where that allows for Gram matrices."""
 
 STRIP_ENTRIES = 2**15
 """Scores that the element-wise steps, all of them, work on before the next ones: their arrays
@@ -38,9 +38,10 @@ PAIRWISE = 256
 """Keys from which on NumPy's pairwise sum is as fast as a dot product with ones, and it rounds
 less."""
 
-CANCELLED = 1e-3
+CANCELLED = {np.dtype(np.float64): 1e-3, np.dtype(np.float32): 0.1}
 """Where the square of a norm from a Gram matrix is below this share of its bound, digits were
-lost, and it is computed directly. Rounding is some eps √d of the bound, so that 1e-12 is kept."""
+lost, and it is computed directly. Rounding is some eps √d of the bound, so that 1e-12 is kept, and
+in single precision 1e-5. Of unrelated vectors most squares are about half of their bound."""
 
 
 @dataclass(frozen=True)
@@ -73,12 +74,16 @@ def batch_size(n_q: int, n_k: int, d_k: int, d_v: int) -> int:
     return max(1, min(BATCH_ENTRIES // (n_q * n_k), BATCH_VALUES // vectors))
 
 
-def block_rows(n_q: int, n_k: int) -> int:
-    """Queries of one cell whose scores are kept at once, where no Gram matrix serves.
+def block_rows(n_q: int, n_k: int, *, whole: bool) -> int:
+    """Queries of one cell whose scores are kept at once; `whole` asks for all of them.
 
-    >>> block_rows(64, 64), block_rows(65536, 65536)
-    (64, 128)
+    >>> block_rows(1024, 1024, whole=False), block_rows(1024, 1024, whole=True)
+    (128, 1024)
+    >>> block_rows(65536, 65536, whole=True)
+    128
     """
+    if whole and n_q * n_k <= WHOLE_ENTRIES:
+        return n_q
     return min(n_q, max(BLOCK_ROWS, BLOCK_ENTRIES // n_k))
 
 
@@ -92,6 +97,15 @@ def gram_serves(n_rows: int, n_summed: int, d: int) -> bool:
     (False, True)
     """
     return n_summed * d + 2 * n_rows * n_summed <= 2 * n_rows * d
+
+
+def gram_norms(n_q: int, n_k: int, d_k: int, d_v: int) -> dict[str, bool]:
+    """For each of the gradients of q, k and v, whether a Gram matrix serves its norms."""
+    return {
+        "q": gram_serves(n_q, n_k, d_k),
+        "k": gram_serves(n_k, n_q, d_k),
+        "v": gram_serves(n_k, n_q, d_v),
+    }
 
 
 class Kernel:
@@ -117,15 +131,16 @@ class Kernel:
 
         Shapes: q [cells, n_q, d_k], k [cells, n_k, d_k], v [cells, n_k, d_v], g = dL/d output
         [cells, n_q, d_v]; the mask (True is visible) broadcasts to [cells, n_q, n_k]. Raises what
-        `attention.mask_logits` raises.
+        `attention.check_mask` raises.
         """
         n_cells, n_q, n_k = *q.shape[:2], k.shape[1]
         if mask is not None:
-            # Asked of a view without memory: what is allowed is said in one place.
-            mask_logits(np.broadcast_to(np.zeros((), q.dtype), (n_cells, n_q, n_k)), mask)
+            check_mask(mask, (n_cells, n_q, n_k))
             mask = np.broadcast_to(mask, (n_cells, n_q, n_k))
-        arms = [_Arm(rule, q, k, v, gram=self._gram) for rule in rules]
-        step = block_rows(n_q, n_k)
+        d_k, d_v = q.shape[2], v.shape[2]
+        grams = gram_norms(n_q, n_k, d_k, d_v) if self._gram else {}
+        step = block_rows(n_q, n_k, whole=any(grams.values()))
+        arms = [_Arm(rule, q, k, whole=step == n_q, grams=grams) for rule in rules]
         for start in range(0, n_q, step):
             queries = slice(start, min(start + step, n_q))
             visible = None if mask is None else np.ascontiguousarray(mask[:, queries])
@@ -262,20 +277,16 @@ class _Block:
 class _Arm:
     """One scale rule: what it has found so far, block by block."""
 
-    def __init__(self, rule: ScaleRule, q: Floats, k: Floats, v: Floats, *, gram: bool) -> None:
+    def __init__(
+        self, rule: ScaleRule, q: Floats, k: Floats, *, whole: bool, grams: Mapping[str, bool]
+    ) -> None:
         n_cells, n_q, n_k = *q.shape[:2], k.shape[1]
         dtype = q.dtype
         self.rule = rule
         self.factor = rule.value if isinstance(rule, Factor) and rule.value > 0 else None
-        self.whole = block_rows(n_q, n_k) == n_q
-        self.gram = {
-            x: gram and self.whole and gram_serves(n_rows, n_summed, d)
-            for x, n_rows, n_summed, d in (
-                ("q", n_q, n_k, k.shape[2]),
-                ("k", n_k, n_q, k.shape[2]),
-                ("v", n_k, n_q, v.shape[2]),
-            )
-        }
+        # A Gram matrix of the keys' norms needs all queries at once.
+        self.whole = whole
+        self.gram = {x: whole and serves for x, serves in grams.items()}
         self.rows = RowMetrics(*np.empty((len(RowMetrics._fields), n_cells, n_q), dtype))
         self.norms = {
             x: np.empty((n_cells, n_k if x in ("k", "v") else n_q), dtype)
@@ -463,7 +474,7 @@ class _Arm:
         """Norms [cells, rows] of the rows of left right + extra."""
         kernel = block.kernel
         shape, dtype = left.shape, right.dtype
-        if extra is not None or not self.gram[x]:
+        if extra is not None or not self.gram.get(x):
             product = kernel.buffer("gradient", (*shape[:2], right.shape[2]), dtype)
             np.matmul(left, right, out=product)
             if extra is not None:
@@ -492,7 +503,9 @@ class _Arm:
                 found[here] = left[cell, index[1][here]] @ right[cell]
             return found
 
-        return _root(np.where(square > CANCELLED * bound, square, 0.0), directly, right.shape[2])
+        return _root(
+            np.where(square > CANCELLED[dtype] * bound, square, 0.0), directly, right.shape[2]
+        )
 
 
 def _product(x: Floats, y: Floats, out: Floats) -> Floats:
