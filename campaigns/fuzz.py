@@ -103,6 +103,7 @@ def of_tables(rng: random.Random, folder: Path) -> None:
     path.write_bytes(content)
     tables.read_slab(path)
     tables.is_whole(path)
+    (folder / ".shard.csv.sha256").write_bytes(rng.randbytes(rng.randint(0, 70)))
     tables.is_changed(path)
     if rng.random() < 0.5:
         tables.read_sealed(path, COLUMNS)

@@ -32,3 +32,18 @@ def test_a_row_that_is_not_a_number_fails_its_whole_cell_and_no_other(capsys) ->
     assert reached
     assert str(stopped.value) == "1 of 2 cells failed:\nseed=3"
     assert "loss is inf" in capsys.readouterr().err
+
+
+def test_what_cells_share_is_computed_once_also_where_it_fails() -> None:
+    calls = []
+
+    def compute() -> list[dict[str, float]]:
+        calls.append(True)
+        raise ValueError("of them all")
+
+    shared = cells.once(compute)
+    for _ in range(3):
+        with pytest.raises(ValueError, match="of them all"):
+            shared()
+    assert len(calls) == 1
+    assert cells.once(lambda: [{"loss": 1.0}])() == [{"loss": 1.0}]

@@ -157,3 +157,13 @@ def test_a_table_without_a_digest_is_taken_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "runs.csv"
     path.write_text("a\n1\n", encoding="utf-8")
     assert not tables.is_changed(path)
+
+
+@pytest.mark.parametrize("guard", [b"", b"\xff\xfe", b"x"])
+def test_a_digest_that_cannot_be_one_tells_of_a_change(tmp_path: Path, guard: bytes) -> None:
+    path = tmp_path / "runs.csv"
+    tables.write_guarded(path, "a\n1\n")
+    (tmp_path / ".runs.csv.sha256").write_bytes(guard)
+    assert tables.is_changed(path)
+    (tmp_path / "folder.csv").mkdir()
+    assert not tables.is_changed(tmp_path / "folder.csv")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sqrtdk import cells, tables, verify
+from sqrtdk import cells, config, tables, verify
 from sqrtdk.experiments import scaling
 
 RULES = {
@@ -30,9 +30,11 @@ def measured() -> list[tables.Row]:
     return found
 
 
-def check(path: Path) -> subprocess.CompletedProcess[str]:
+def check(folder: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
+    run = config.compose(["grid=smoke", "experiments=scaling", *overrides], {})
+    (folder / "config.yaml").write_text(run.to_yaml(), encoding="utf-8")
     return subprocess.run(
-        [sys.executable, "-m", "sqrtdk.verify", str(path)],
+        [sys.executable, "-m", "sqrtdk.verify", str(folder)],
         capture_output=True,
         text=True,
         check=False,
@@ -52,9 +54,9 @@ def test_a_number_that_is_off_is_named_with_its_cell(
     off = [dict(row) for row in measured]
     off[3]["entropy_nats"] *= 1 + 1e-9
     off[4]["grad_q_rms"] *= 1 + 1e-13
-    path = tmp_path / "runs.csv"
+    path = tmp_path / "scaling/runs.csv"
     tables.write_atomically(path, tables.text(off, scaling.COLUMNS))
-    done = check(path)
+    done = check(tmp_path)
     assert done.returncode == 1
     (line, total) = done.stdout.splitlines()
     assert line.startswith("sqrtdk: d_k=1 n_k=16 n_q=64 inputs=gaussian dtype=float64 scaling=on")
@@ -67,12 +69,32 @@ def test_a_number_that_is_off_is_named_with_its_cell(
 def test_a_run_with_other_cells_has_nothing_to_compare(
     measured: list[tables.Row], tmp_path: Path
 ) -> None:
-    path = tmp_path / "runs.csv"
+    path = tmp_path / "scaling/runs.csv"
     others = [row | {"d_k": 3} for row in measured]
     tables.write_atomically(path, tables.text(others, scaling.COLUMNS))
-    done = check(path)
+    done = check(tmp_path)
     assert done.returncode == 1
-    assert "has none of the 32 cells of the reference" in done.stderr
+    assert "has none of the cells of the reference" in done.stderr
     some = [*measured[:5], *others]
     found = verify.compare(some, verify.read(verify.REFERENCE))
     assert (found.cells, found.lacking) == (5, 27)
+
+
+def test_cells_that_mean_something_else_are_not_compared(
+    measured: list[tables.Row], tmp_path: Path
+) -> None:
+    tables.write_atomically(tmp_path / "scaling/runs.csv", tables.text(measured, scaling.COLUMNS))
+    assert "1280 of 1280 numbers agree" in check(tmp_path).stdout
+    redefined = check(tmp_path, "scale_rules.on.exponent=0.4")
+    assert "640 of 640 numbers agree" in redefined.stdout
+    other = check(tmp_path, "scaling={d_v: 32}")
+    assert "has none of the cells of the reference" in other.stderr
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff", b"d_k\n1\n"])
+def test_what_is_no_table_is_answered_in_one_line(tmp_path: Path, content: bytes) -> None:
+    tables.write_atomically(tmp_path / "scaling/runs.csv", content)
+    done = check(tmp_path)
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith("sqrtdk: ")

@@ -315,6 +315,19 @@ def test_an_edited_table_is_named_and_nothing_is_made_of_it(
     assert edited.read_bytes() == whole
 
 
+def test_a_closed_terminal_ends_a_run_that_has_nowhere_to_say_so() -> None:
+    program = (
+        "import os, signal, time; from sqrtdk import interrupts; interrupts.install(); "
+        "os.close(2); os.kill(os.getpid(), signal.SIGHUP); time.sleep(60)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        timeout=30,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
+    )
+    assert done.returncode == 128 + signal.SIGHUP
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_stopped_run_ends_at_once_with_one_line(tmp_path: Path, number: signal.Signals) -> None:
     command = [sys.executable, "-m", "snakemake", "-s", str(ROOT / "Snakefile")]

@@ -5,6 +5,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from sqrtdk import tables
 from sqrtdk.keys import Column
@@ -35,6 +36,27 @@ def rows(cells: Iterable[Cell], columns: Sequence[Column]) -> list[Row]:
     if failed:
         sys.exit("\n".join([f"{len(failed)} of {n_cells} cells failed:", *failed]))
     return done
+
+
+def once(compute: Callable[[], list[Row] | list[list[Row]]]) -> Callable[[], Any]:
+    """A function that computes at its first call, and gives or raises the same at every other.
+
+    For cells that are computed together: where one of them fails they all do, but once.
+    """
+    kept: list[Any] = []
+
+    def called() -> Any:
+        if not kept:
+            try:
+                kept.extend((True, compute()))
+            except Exception as error:
+                kept.extend((False, error))
+        worked, found = kept
+        if not worked:
+            raise found
+        return found
+
+    return called
 
 
 def main(cells: Callable[[Row], Iterable[Cell]], columns: Sequence[Column]) -> None:

@@ -25,15 +25,22 @@ def install() -> None:
 
 def stop(number: int, frame: FrameType | None) -> None:
     """Kill the jobs, say what it means, and end with the code that shells give a signal."""
-    for _ in range(3):
-        # Again, because a thread of Snakemake may start the next job where one has ended.
-        for process in psutil.Process().children(recursive=True):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
+    try:
+        for _ in range(3):
+            # Again, because a thread of Snakemake may start the next job where one has ended.
+            for process in psutil.Process().children(recursive=True):
+                with contextlib.suppress(psutil.Error):
+                    process.kill()
+        _say(signal.Signals(number))
+    finally:
+        # Whatever fails here, the terminal's end among it, Snakemake must not go on without jobs.
+        os._exit(128 + number)
+
+
+def _say(number: signal.Signals) -> None:
     line = (
-        f"\nsqrtdk: stopped by {WORDS[signal.Signals(number)]}; what is finished is kept, and the "
+        f"\nsqrtdk: stopped by {WORDS[number]}; what is finished is kept, and the "
         "same command goes on from there\n"
     )
     # Not print: its buffer may be locked by what was interrupted.
     os.write(sys.stderr.fileno(), line.encode())
-    os._exit(128 + number)

@@ -53,16 +53,22 @@ def _take_by_name(path: Path) -> None:
             with path.open("x", encoding="utf-8") as file:
                 file.write(mine)
         except FileExistsError:
-            holder = path.read_text(encoding="utf-8").strip()
+            try:
+                holder = path.read_text(encoding="utf-8", errors="replace").strip()
+            except FileNotFoundError:
+                continue
             host, _, number = holder.rpartition(" ")
             here = host == socket.gethostname() and number.isdecimal()
             if not (here and not psutil.pid_exists(int(number))):
                 raise LockedError(f"{holder}, by {path}") from None
-            # Its process is dead. Whoever renames it first takes over.
+            # Its process is dead. What is moved away may be another's by now, who was faster.
             stale = path.with_name(f".lock.{os.getpid()}")
             try:
                 os.rename(path, stale)
             except FileNotFoundError:
+                continue
+            if stale.read_text(encoding="utf-8", errors="replace").strip() != holder:
+                os.rename(stale, path)
                 continue
             stale.unlink()
         else:

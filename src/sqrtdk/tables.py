@@ -83,10 +83,10 @@ def write_guarded(path: Path, content: str) -> None:
 def is_changed(path: Path) -> bool:
     """Whether a table that `write_guarded` wrote is there and is not what it wrote."""
     try:
-        found = _digest(path.read_text(encoding="utf-8", errors="replace"))
-        return found != _guard(path).read_text(encoding="ascii").strip()
-    except FileNotFoundError:
+        content, guard = path.read_bytes(), _guard(path).read_bytes()
+    except (FileNotFoundError, IsADirectoryError):
         return False
+    return hashlib.sha256(content).hexdigest().encode() != guard.strip()
 
 
 def _guard(path: Path) -> Path:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sqrtdk import summary, tables
+from sqrtdk import config, summary, tables
 from sqrtdk.experiments.scaling import COLUMNS
 
 REFERENCE = Path(__file__).with_name("reference.csv")
@@ -19,6 +19,12 @@ RTOL = 1e-11
 """Largest relative difference that counts as agreement. Products of other BLAS kernels and other
 exponentials (three generations of processors tried) moved these numbers by 1.2e-13 at most, the
 quantiles of saturated rows most of all; a mistake moves them by far more."""
+
+
+RULES = {"off": {"rule": "constant", "value": 1}, "on": {"rule": "power", "exponent": 0.5}}
+LAW = {"law": "gaussian"}
+D_V = 64
+"""What the reference was measured with, beside what its columns say."""
 
 
 class Difference(NamedTuple):
@@ -70,12 +76,29 @@ def read(path: Path) -> list[tables.Row]:
     return [dict(zip(names, row, strict=True)) for row in table.itertuples(index=False, name=None)]
 
 
+def comparable(settings: Mapping[str, Any], reference: Iterable[tables.Row]) -> list[tables.Row]:
+    """The rows of the reference that mean what the run's would mean.
+
+    Rules, laws and d_v are no columns: the same name may stand for another formula.
+    """
+    meant = [
+        name for name, entry in RULES.items() if settings.get("scaling", {}).get(name) == entry
+    ]
+    law = settings.get("inputs", {}).get("gaussian") == LAW and settings.get("d_v") == D_V
+    return [row for row in reference if law and row["scaling"] in meant]
+
+
 def main() -> None:
-    """Compare a runs.csv of `scaling`; exit 1 unless all of some numbers agree."""
-    path = Path(sys.argv[1])
-    found = compare(read(path), read(REFERENCE))
+    """Compare the `scaling` of a run's folder; exit 1 unless all of some numbers agree."""
+    folder = Path(sys.argv[1])
+    path = folder / "scaling/runs.csv"
+    try:
+        settings = config.load(folder / "config.yaml").settings.get("scaling", {})
+        found = compare(read(path) if settings else [], comparable(settings, read(REFERENCE)))
+    except (config.ConfigError, tables.TableError, OSError) as error:
+        sys.exit(f"sqrtdk: {config.one_line(error)}")
     if not found.cells:
-        sys.exit(f"sqrtdk: {path} has none of the {found.lacking} cells of the reference")
+        sys.exit(f"sqrtdk: {folder} has none of the cells of the reference")
     for one in found.differ[:10]:
         print(f"sqrtdk: {one.cell}: {one.column} is {one.found!r}, not {one.expected!r}")
     total = found.agree + len(found.differ)

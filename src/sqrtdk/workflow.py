@@ -80,10 +80,11 @@ class Workflow:
         self._expect()
 
     def _check_what_is_there(self) -> list[Path]:
-        """Name every damaged shard, whose cells are computed again, and return changed tables."""
-        damaged = {path for plan in self.plans.values() for path in plan.damaged}
+        """Name damaged shards whose cells are to be computed again, and return changed tables."""
+        damaged = {path for plan in self.plans.values() if plan.missing for path in plan.damaged}
         expected = {SHARDS / "exact" / name for specs in self.exact.values() for name in specs}
-        damaged |= {path for path in expected if tables.sound(path) != path}
+        sound = {path: tables.sound(path) for path in expected}
+        damaged |= {path for path, at in sound.items() if at != path and not at.exists()}
         for path in sorted(damaged):
             note = "is damaged; what it held is computed again, into another file"
             print(f"sqrtdk: {path} {note}", file=sys.stderr)
@@ -102,7 +103,7 @@ class Workflow:
         text = self.run.to_yaml()
         path = STATE / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.yaml"
         resolved = self.folder / "config.yaml"
-        same = resolved.is_file() and resolved.read_text(encoding="utf-8") == text
+        same = resolved.is_file() and resolved.read_bytes() == text.encode()
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.is_file() or not same:
             path.write_text(text, encoding="utf-8")
@@ -198,6 +199,10 @@ class Workflow:
             for table in JUDGING.get(name, ())
         ]
         return [*self.summaries(), *others]
+
+    def verified(self) -> list[str]:
+        """The tables that are compared with the reference, of those that the run has."""
+        return [f"{self.folder}/scaling/runs.csv"] if "scaling" in self.experiments else []
 
     def figures(self, experiment: str) -> list[str]:
         """The SVG files of an experiment's figures."""
@@ -300,10 +305,12 @@ PARTS = (
 """What `snakemake benchmark` measures, part by part."""
 
 
-def benchmarks() -> list[str]:
-    """What measured speed depends on: what measures, and the code that is timed."""
+def benchmarks(part: str) -> list[str]:
+    """What a part of the benchmarks depends on: what measures, and the code that is timed."""
     own = [f"benchmarks/{name}.py" for name in ("contestants", "measure", "slabs")]
-    timed = ("sqrtdk.experiments.scaling", "sqrtdk.provenance")
+    timed = ["sqrtdk.experiments.scaling", "sqrtdk.provenance"]
+    if part in ("starts", "whole"):
+        timed += ["sqrtdk.workflow", "sqrtdk.report.__main__", "sqrtdk.figures.scaling"]
     return [*own, *dict.fromkeys(path for module in timed for path in code(module))]
 
 

@@ -4,7 +4,6 @@ A slab is one combination of sizes, input law and dtype; its cells are seeds × 
 scale rules of a seed share one draw and its scores.
 """
 
-import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +14,7 @@ import numpy as np
 
 from sqrtdk import kernel, keys, metrics, scales
 from sqrtdk.attention import ScaleRule
-from sqrtdk.cells import Cell, main
+from sqrtdk.cells import Cell, main, once
 from sqrtdk.inputs import Array, Inputs, draw
 from sqrtdk.kernel import Kernel
 from sqrtdk.keys import Column, Key
@@ -156,7 +155,7 @@ def cells(slab: dict[str, Any]) -> Iterator[Cell]:
     for start in range(0, len(seeds), size):
         some = seeds[start : start + size]
         drawn = partial(draw, law, **sizes, d_v=slab["d_v"], dtype=slab["dtype"])
-        measured = functools.cache(partial(_measure, core, drawn, some, list(rules.values())))
+        measured = once(partial(_measure, core, drawn, some, list(rules.values())))
         for (place, seed), (arm, scaling) in itertools.product(enumerate(some), enumerate(rules)):
             axes = {"inputs": inputs, "dtype": slab["dtype"], "scaling": scaling, "seed": seed}
             yield sizes | axes, partial(_row, measured, arm, place)
