@@ -208,10 +208,12 @@ def test_a_run_that_never_got_there_counts_as_slow() -> None:
     )  # fmt: skip
     assert (found["off"]["steps_to_90"], found["off"]["ci_high"]) == (34.5, INF)
     assert (found["off"]["reached"], found["off"]["n_seeds"]) == (4, 6)
-    # 20/10, 22/11, 30/12, 39/13, inf, inf
-    assert found["off"]["ratio"] == pytest.approx(2.75)
+    # 20/10, 22/11, 30/12, 39/13, at least 40/14, at least 40/15: the lower bounds in order are
+    # 2, 2, 2.5, 2.67, 2.86, 3, the upper ones 2, 2, 2.5, 3, inf, inf.
+    assert found["off"]["ratio_least"] == pytest.approx((2.5 + 40 / 15) / 2)
+    assert found["off"]["ratio_most"] == pytest.approx((2.5 + 3) / 2)
     assert (found["off"]["ratio_low"], found["off"]["ratio_high"]) == (2.0, INF)
-    assert found["on"]["ratio"] == 1
+    assert found["on"]["ratio_least"] == found["on"]["ratio_most"] == 1
 
 
 def test_a_best_rate_at_the_edge_says_so() -> None:
@@ -232,14 +234,50 @@ def test_where_no_rate_gets_there_the_most_accurate_is_best() -> None:
     found = best_of(table, [0.1, 1.0, 3.0])["off"]
     assert found["learning_rate"] == 1.0
     assert found["steps_to_90"] == INF
-    assert math.isnan(found["ratio"])
+    assert math.isnan(found["ratio_least"])
+    assert math.isnan(found["ratio_most"])
 
 
 def test_neither_arm_there_leaves_the_ratio_open() -> None:
     none, some = pd.Series([INF, INF, INF]), pd.Series([10.0, 10.0, 10.0])
-    assert math.isnan(rates.compare(none, none)["ratio"])
-    assert rates.compare(none, some)["ratio"] == INF
-    assert rates.compare(some, none)["ratio"] == 0
+
+    def bounds(seeds: pd.Series, scaled: pd.Series) -> tuple[float, float]:
+        row = rates.compare(seeds, scaled, 40)
+        return row["ratio_least"], row["ratio_most"]
+
+    assert bounds(none, none) == (0, INF)
+    assert bounds(none, some) == (4, INF)
+    assert bounds(some, none) == (0, 0.25)
+    at_once = pd.Series([0.0, 0.0, 0.0])
+    assert bounds(at_once, at_once) == (0, INF)
+
+
+def test_a_missed_run_bounds_the_ratio_of_its_own_seed() -> None:
+    # Ratios 12, 18, 28, 43 and, by the 400 steps, at least 40 and at least 31: the last may be
+    # anywhere from between the third and the fourth on.
+    scaled = pd.Series([10.0, 10.0, 10.0, 8.0, 10.0, 12.9])
+    unscaled = pd.Series([120.0, 180.0, 280.0, 344.0, INF, INF])
+    found = rates.compare(unscaled, scaled, 400)
+    assert found["ratio_least"] == pytest.approx((28 + 400 / 12.9) / 2)
+    assert found["ratio_most"] == pytest.approx((28 + 43) / 2)
+    assert (found["ratio_low"], found["ratio_high"]) == (12, INF)
+    # The other way round every bound is the inverse of another.
+    inverse = rates.compare(scaled, unscaled, 400)
+    assert inverse["ratio_least"] == pytest.approx((1 / 28 + 1 / 43) / 2)
+    assert inverse["ratio_most"] == pytest.approx((1 / 28 + 12.9 / 400) / 2)
+    assert (inverse["ratio_low"], inverse["ratio_high"]) == (0, pytest.approx(1 / 12))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_bounds_hold_what_longer_training_would_have_shown(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    unscaled, scaled = (pd.Series(rng.integers(1, 90, 9).astype(float)) for _ in range(2))
+    whole = rates.compare(unscaled, scaled, 100)
+    assert whole["ratio_least"] == whole["ratio_most"] == np.median(unscaled / scaled)
+    cut = rates.compare(*(x.where(x <= 40, INF) for x in (unscaled, scaled)), 40)
+    assert cut["ratio_least"] <= whole["ratio_least"] <= cut["ratio_most"]
+    assert cut["ratio_low"] <= whole["ratio_low"]
+    assert cut["ratio_high"] >= whole["ratio_high"]
 
 
 def test_the_interval_of_a_median_covers_it_in_95_of_100_samples() -> None:
@@ -276,8 +314,13 @@ def test_no_twins_without_the_arm_that_they_are_twins_of() -> None:
     assert learned.tables("scaling=off", "d_k=16", "seeds=1")["twins"].empty
 
 
-def rates_table(ratios: dict[int, tuple[float, float, float]], edge: str = "") -> pd.DataFrame:
-    """A rates.csv of the arms at their best rates; `edge` is that of the unscaled one."""
+def rates_table(
+    ratios: dict[int, tuple[float, float, float]], edge: str = "", most: float | None = None
+) -> pd.DataFrame:
+    """A rates.csv of the arms at their best rates; `edge` is that of the unscaled one.
+
+    A ratio has its interval; `most` is its upper bound where that is another than the lower.
+    """
     found = []
     for d_k, (ratio, low, high) in ratios.items():
         common = {
@@ -286,9 +329,11 @@ def rates_table(ratios: dict[int, tuple[float, float, float]], edge: str = "") -
             "final_accuracy": 1.0,
         }  # fmt: skip
         on = {"scaling": "on", "steps_to_90": 10.0, "ci_low": 9.0, "ci_high": 11.0,
-              "ratio": 1.0, "ratio_low": 1.0, "ratio_high": 1.0}  # fmt: skip
+              "ratio_least": 1.0, "ratio_most": 1.0, "ratio_low": 1.0,
+              "ratio_high": 1.0}  # fmt: skip
         off = {"scaling": "off", "steps_to_90": 10 * ratio, "ci_low": 10 * low,
-               "ci_high": 10 * high, "ratio": ratio, "ratio_low": low, "ratio_high": high,
+               "ci_high": 10 * high, "ratio_least": ratio, "ratio_low": low,
+               "ratio_high": high, "ratio_most": ratio if most is None else most,
                "edge": edge}  # fmt: skip
         found += [common | off, common | on]
     return learned.frame(found, "rates")
@@ -316,10 +361,30 @@ def test_scaling_helps_by_the_interval_of_the_ratio_at_the_largest_d_k() -> None
 
 
 def test_what_was_not_reached_is_said_as_a_bound() -> None:
-    found = judged(rates_table({1024: (INF, INF, INF)}))
+    found = judged(rates_table({1024: (40.0, 12.0, INF)}, most=INF))
     assert found["verdict"] == "true with a condition"
-    assert "more than 40.0 times at d_k = 1024" in found["answer"]
-    assert found["value"] == 40
+    assert "are at least 40 times (12 to unbounded) at d_k = 1024 what" in found["answer"]
+    assert found["condition"].startswith("for initial weights")
+    assert (found["value"], found["ci_low"]) == (40, 12)
+    assert found["quantity"].startswith("lower bound of steps to 90 %")
+    little = judged(rates_table({1024: (3.0, 2.0, INF)}, most=8.0))
+    assert "by a factor that is only known to be at least 3" in little["condition"]
+    less = judged(rates_table({1024: (0.0, 0.0, 0.5)}, most=0.2))
+    assert less["verdict"] == "false"
+    assert "at most 0.2" in less["answer"]
+    assert less["value"] == 0.2
+
+
+def test_the_outer_ends_decide() -> None:
+    # The median is above 1, but an interval of bounds reaches below it.
+    open_ = judged(rates_table({1024: (2.0, 0.0, INF)}, most=INF))
+    assert "too wide" in open_["condition"]
+    # Below six seeds there is no interval, and the bounds of the median count.
+    nan = math.nan
+    assert judged(rates_table({1024: (2.0, nan, nan)}, most=INF))["verdict"].startswith("true")
+    assert "too wide" in judged(rates_table({1024: (0.5, nan, nan)}, most=3.0))["condition"]
+    assert judged(rates_table({1024: (0.5, nan, nan)}, most=0.9))["verdict"] == "false"
+    assert judged(rates_table({1024: (1.0, 1.0, 1.0)}))["verdict"] == "false"
 
 
 @pytest.mark.parametrize(
@@ -327,7 +392,7 @@ def test_what_was_not_reached_is_said_as_a_bound() -> None:
     [
         (rates_table({1024: (20.0, 10.0, 30.0)}, "lowest"), RULES, "at the edge of the grid"),
         (
-            rates_table({1024: (math.nan, 0.0, INF)}),
+            rates_table({1024: (0.0, 0.0, INF)}, most=INF),
             RULES,
             "too few runs reach 90 %, or some have it",
         ),
