@@ -388,6 +388,37 @@ def test_the_outer_ends_decide() -> None:
 
 
 @pytest.mark.parametrize(
+    ("low", "high", "large", "small"),
+    [
+        (1.1, 3.0, "true with a condition", "true with a condition"),
+        (1.0, 3.0, "too wide", "too wide"),
+        (0.5, 3.0, "too wide", "too wide"),
+        (0.5, 1.0, "too wide", "too wide"),
+        (1.0, 1.0, "false", "larger d_k may differ"),
+        (0.5, 0.9, "false", "larger d_k may differ"),
+    ],
+)
+def test_the_verdict_is_the_one_of_the_rule(
+    low: float, high: float, large: str, small: str
+) -> None:
+    for d_k, expected in ((learning.LARGE, large), (learning.LARGE - 1, small)):
+        found = judged(rates_table({d_k: ((low + high) / 2, low, high)}))
+        if found["verdict"] == "not measured":
+            assert expected in found["condition"]
+        else:
+            assert found["verdict"] == expected
+
+
+def test_a_ratio_that_may_be_small_has_a_condition_and_a_large_one_has_none() -> None:
+    for least, most in ((4.9, 4.9), (4.9, INF)):
+        found = judged(rates_table({1024: (least, 2.0, INF)}, most=most))
+        assert "by a factor" in found["condition"]
+    for least, most in ((5.0, 5.0), (5.0, INF)):
+        found = judged(rates_table({1024: (least, 2.0, INF)}, most=most))
+        assert found["condition"].startswith("for initial weights")
+
+
+@pytest.mark.parametrize(
     ("table", "rules", "reason"),
     [
         (rates_table({1024: (20.0, 10.0, 30.0)}, "lowest"), RULES, "at the edge of the grid"),
