@@ -448,6 +448,24 @@ def test_one_pair_that_parts_denies_the_twin() -> None:
     assert judged(table.iloc[:0], "twins")["verdict"] == "not measured"
 
 
+def test_pairs_that_never_got_there_are_counted_apart() -> None:
+    table = learned.tables()["twins"].assign(steps_to_90=8.0, twin_steps_to_90=8.0)
+    there = judged(table, "twins")
+    assert "16 of 16 pairs reach 90 % at the same step, losses" in there["numbers"]
+    assert "neither" not in there["answer"]
+    for name in ("steps_to_90", "twin_steps_to_90"):
+        table[name] = [INF, INF, INF, *[8.0] * 13]
+    some = judged(table, "twins")
+    assert some["verdict"] == "true"
+    said = "reach 90 % at the same step, in 3 neither run does, "
+    assert f"13 of 16 pairs {said}losses" in some["numbers"]
+    assert f"13 of 16 pairs, up to d_k = 64, {said}and the losses" in some["answer"]
+    table["twin_steps_to_90"] = [9.0, INF, INF, *[8.0] * 13]
+    parted = judged(table, "twins")
+    assert parted["verdict"] == "false"
+    assert "13 of 16 pairs reach 90 % at the same step, in 2 neither" in parted["numbers"]
+
+
 # Figures and tables of the page
 
 

@@ -237,9 +237,9 @@ CLAIMS = (
         "bounds the ratio of its seed by the steps trained; of the interval, or of the median "
         "below six seeds, the outer bounds count. At the grid's largest d_k: true where both are "
         f"above 1; where both are below 1, or both are 1, false if that d_k is {LARGE} or more, "
-        "else not measured; undecided elsewhere. Not measured where that d_k is 1, a best rate there is at "
-        "the edge of the grid, or too few runs get there to bound the ratio. With a condition "
-        f"where the ratio is below {learning.MUCH}, or may be.",
+        "else not measured; undecided elsewhere. Not measured where that d_k is 1, a best rate "
+        "there is at the edge of the grid, or too few runs get to 90 % to bound the ratio. With a "
+        f"condition where the ratio is below {learning.MUCH}, or may be.",
         "training-steps",
         learning.scaling_helps,
         caveat="for initial weights that give q and k entries of variance 1; smaller ones do "
@@ -252,8 +252,8 @@ CLAIMS = (
         "training_twin",
         "What scaling does for training, smaller initial weights do without it.",
         "True where every run with 1/√d_k and its twin without a scale, from weights divided by "
-        "the fourth root of d_k and at a rescaled learning rate, reach 90 % at the same step and "
-        "their losses "
+        "the fourth root of d_k and at a rescaled learning rate, reach 90 % at the same step, or "
+        "neither does, and their losses "
         f"never differ by more than {100 * learning.SAME} %, which leaves room for rounding; false "
         "elsewhere.",
         "training-steps",

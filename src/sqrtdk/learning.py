@@ -160,19 +160,20 @@ def same_run(whole: Whole) -> Reading:
     if (table["d_k"] == 1).all():
         raise MissingError("at d_k = 1 the scale is 1")
     pairs = table.to_dict("records")
-    together = sum(one["steps_to_90"] == one["twin_steps_to_90"] for one in pairs)
+    same = [one for one in pairs if one["steps_to_90"] == one["twin_steps_to_90"]]
+    neither = sum(math.isinf(one["steps_to_90"]) for one in same)
+    there = f"{len(same) - neither} of {len(pairs)} pairs"
+    reach = "reach 90 % at the same step" + f", in {neither} neither run does" * bool(neither)
     worst = max(pairs, key=lambda one: float(one["difference"]))
     apart = float(worst["difference"])
-    holds = together == len(pairs) and apart < SAME
+    holds = len(same) == len(pairs) and apart < SAME
     what = "the same run" if holds else "another run"
     return Reading(
         holds,
-        f"{together} of {len(pairs)} pairs reach 90 % at the same step, losses differ by up to "
-        f"{number(apart)} of themselves",
+        f"{there} {reach}, losses differ by up to {number(apart)} of themselves",
         f"Without scaling, but from weights divided by the fourth root of d_k and at a rescaled "
-        f"learning rate, training makes {what}: {together} of {len(pairs)} pairs, up to d_k = "
-        f"{table['d_k'].max()}, reach 90 % at the same step, and their losses differ by at most "
-        f"{number(apart)} of themselves.",
+        f"learning rate, training makes {what}: {there}, up to d_k = {table['d_k'].max()}, "
+        f"{reach}, and the losses of a pair differ by at most {number(apart)} of themselves.",
         f"largest relative difference of the loss (optimizer = {worst['optimizer']}, "
         f"d_k = {worst['d_k']})",
         Estimate(apart),
