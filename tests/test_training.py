@@ -60,7 +60,12 @@ def test_no_digit_depends_on_how_the_grid_is_cut(
     at = {"seed": 1, "learning_rate": 0.1, "scaling": "on"}
     part = rows(optimizer=optimizer, seeds=[1, 2], learning_rate=[0.1], scaling={"on": RULES["on"]})
     assert as_text(part) == as_text(whole, **at)
-    monkeypatch.setattr(training, "ENTRIES", 1)
+    for cap in ("ENTRIES", "SCORES"):
+        with monkeypatch.context() as alone:
+            alone.setattr(training, cap, 1)
+            assert as_text(rows(optimizer=optimizer)) == as_text(whole)
+    # Three at once, so that the last of the four is alone.
+    monkeypatch.setattr(training, "SCORES", 3 * training._widest(SLAB))
     assert as_text(rows(optimizer=optimizer)) == as_text(whole)
 
 
@@ -157,6 +162,59 @@ def test_memory_grows_with_every_size_and_covers_the_arrays() -> None:
         assert training.memory(sizes | {name: 10 * sizes[name]}) > need
     batches, held_out = training.draw(sizes | {"noise_sd": 1.0}, 0)
     assert need > sum(array.nbytes for batch in (batches, held_out) for array in batch)
+
+
+MANY = {"learning_rate": np.linspace(0.01, 0.1, 40).tolist()}
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        # What each is most of: runs side by side, long libraries, batches, probes, cross matrices.
+        {"n_k": 64, "batch_size": 1, "d_model": 4} | MANY,
+        {"n_k": 600, "batch_size": 1, "d_model": 4},
+        {"steps": 3000},
+        {"batch_size": 200},
+        {"d_model": 128},
+    ],
+)
+def test_memory_is_what_the_runs_of_a_seed_take(optimizer: str, changes: dict[str, Any]) -> None:
+    import tracemalloc
+
+    slab = SLAB | {"optimizer": optimizer, "steps": 8, "seeds": [0, 1]} | changes
+    tracemalloc.start()
+    cells.rows(training.cells(slab), training.COLUMNS)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    # The estimate refuses a run before it starts, so it must not be far below the truth; above
+    # it there is room, because it does not know the optimizer and the loss.
+    assert 0.5 < training.memory(slab) / peak < 2
+
+
+def test_memory_grows_with_the_runs_up_to_a_cap() -> None:
+    # A batch of one keeps what is drawn below what is trained.
+    small = {"n_k": 64, "batch_size": 1, "d_model": 4}
+    sizes = {k: v for k, v in SLAB.items() if isinstance(v, int)} | small
+
+    def need(runs: int) -> int:
+        return training.memory(sizes | {"learning_rate": [1.0] * runs, "scaling": {"on": {}}})
+
+    assert training.SCORES // training._widest(sizes) == 16
+    assert need(1) < need(8) < need(16) == need(10**6)
+
+
+def test_a_run_is_refused_by_the_memory_of_its_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[dict[str, Any]] = []
+
+    def memory(slab: dict[str, Any]) -> int:
+        seen.append(slab)
+        return 0
+
+    monkeypatch.setattr(training, "memory", memory)
+    config.check_memory(config.Run("mine", 50, {"training": learned.settings()}))
+    assert seen[0]["learning_rate"] == [0.01, 0.1]
+    assert list(seen[0]["scaling"]) == ["off", "on"]
 
 
 # Best rates
