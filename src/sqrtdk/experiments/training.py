@@ -93,7 +93,8 @@ WITHIN: tuple[str, ...] = ("learning_rate",)
 FACTORS_ONLY = True
 HAS_THEORY = False
 
-_DIVERGED = "Empty once the run has diverged."
+_DIVERGED = "Empty where the run has diverged"
+_OVERFLOW = f"{_DIVERGED}, and where it needs a number beyond the largest float."
 
 COLUMNS: tuple[Column, ...] = (
     *(
@@ -105,35 +106,35 @@ COLUMNS: tuple[Column, ...] = (
     Column("step", "Steps that were taken; 0 is initialisation.", "steps", read=int, axis=True),
     Column(
         "held_out_loss",
-        f"Loss, mean over held-out queries. {_DIVERGED}",
+        f"Loss, mean over held-out queries. {_OVERFLOW}",
         optional=True,
     ),
     Column(
         "accuracy",
         "Share of held-out queries whose largest weight is on the item that is looked for. "
-        f"{_DIVERGED}",
+        f"{_DIVERGED}.",
         "share",
         optional=True,
     ),
     Column(
         "entropy_nats",
-        f"Entropy of the attention weights, mean over held-out queries. {_DIVERGED}",
+        f"Entropy of the attention weights, mean over held-out queries. {_OVERFLOW}",
         "nats",
         optional=True,
     ),
     Column(
         "max_weight",
-        f"Largest weight of a query, mean over held-out queries. {_DIVERGED}",
+        f"Largest weight of a query, mean over held-out queries. {_OVERFLOW}",
         optional=True,
     ),
     Column(
         "grad_w_q_norm",
-        f"Norm of the gradient of the next batch with respect to W_q. {_DIVERGED}",
+        f"Norm of the gradient of the next batch with respect to W_q. {_OVERFLOW}",
         optional=True,
     ),
     Column(
         "grad_w_k_norm",
-        f"Norm of the gradient of the next batch with respect to W_k. {_DIVERGED}",
+        f"Norm of the gradient of the next batch with respect to W_k. {_OVERFLOW}",
         optional=True,
     ),
     Column(
@@ -151,7 +152,9 @@ COLUMNS: tuple[Column, ...] = (
         "steps",
         optional=True,
     ),
-    Column("diverged", "1 once the scores are no longer finite numbers, else 0."),
+    Column(
+        "diverged", "1 where held-out scores, before the scale, are not finite numbers, else 0."
+    ),
 )  # fmt: skip
 
 
@@ -163,7 +166,7 @@ def memory(slab: dict[str, Any]) -> int:
     runs = len(slab.get("learning_rate", [1])) * len(slab.get("scaling", [1]))
     # One at least, however large; not in whole runs, so that no larger size needs less.
     together = min(float(runs), max(1.0, SCORES / _widest(slab)))
-    # Arrays of scores while rows are logged, of products of queries, of cross matrices and their like.
+    # Arrays of scores while rows are logged, of products of queries, of cross matrices and alike.
     run = 7 * asked * n_k + 2 * asked * d_model + 12 * d_model**2 + n_q * (5 * n_k + d_model)
     # Adam's arrays of two projections: themselves, two moments, gradients and scratch. Whether it
     # is the optimizer is not asked, because a run has both.
