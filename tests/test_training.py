@@ -3,6 +3,7 @@
 import csv
 import itertools
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -633,7 +634,12 @@ def test_the_workflow_makes_the_tables_and_judges_them(tmp_path: Path) -> None:
     page = (folder / "report.html").read_text(encoding="utf-8")
     for what in FIGURES["training"]:
         assert f'id="figure-training-{what}"' in page
-    assert "more than 20" in page or "steps_to_90" in page
+    # By the output no rate reaches 90 % in 20 steps, with either arm; by the weights both arms do.
+    table = page.partition('id="table-training-steps_to_90"')[2].partition("</table>")[0]
+    row = re.findall(r"<td[^>]*>([^<]*)", table.partition("<tbody>")[2])
+    assert [cell.strip() for cell in row] == ["more than 20", "more than 20", "20", "12"]
+    assert ledger["training"]["verdict"] == "not measured"
+    assert "too few runs reach 90 %" in ledger["training"]["condition"]
 
 
 def test_losses_of_nothing_do_not_differ_and_those_of_one_alone_do() -> None:
