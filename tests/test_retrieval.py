@@ -298,6 +298,36 @@ def test_a_run_that_diverges_says_so_and_has_no_numbers() -> None:
         assert np.isnan(getattr(last, name)[1])
 
 
+def start(size: float, scale: float) -> Point:
+    """What is measured at projections of a size, before any step."""
+    w_q, w_k = (size * w for w in projections())
+    with np.errstate(over="ignore", invalid="ignore"):
+        (point,) = retrieval.train(
+            Sgd(w_q, w_k, rate=factor(0.1)), batches(1), batches(3, n_q=19), scale=factor(scale),
+            loss="weights", logged=[0], level=0.5,
+        )  # fmt: skip
+    return point
+
+
+MEASURED = ("loss", "accuracy", "entropy_nats", "max_weight", "grad_w_q_norm", "grad_w_k_norm")
+
+
+def test_scores_that_overflow_have_diverged_though_the_cross_matrix_is_finite() -> None:
+    w_q, w_k = projections()
+    assert np.isfinite(5e153 * w_q @ (5e153 * w_k).T).all()
+    point = start(5e153, 1e-300)
+    assert point.diverged == 1
+    assert np.isnan([getattr(point, name) for name in MEASURED]).all()
+
+
+def test_what_a_scale_takes_beyond_the_largest_float_is_empty_and_no_divergence() -> None:
+    point = start(1e100, 1e150)
+    assert point.diverged == 0
+    assert point.accuracy == start(1.0, 1.0).accuracy
+    for name in ("loss", "entropy_nats", "max_weight"):
+        assert np.isnan(getattr(point, name)), name
+
+
 def test_the_step_of_the_level_is_the_first_and_stays() -> None:
     w_q, w_k = projections()
     at_each = retrieval.train(

@@ -232,11 +232,14 @@ CLAIMS = (
     Claim(
         "training",
         "Scaling helps training.",
-        "True where, at the grid's largest d_k, training without scaling takes more steps to 90 % "
-        "held-out accuracy than with 1/√d_k: the interval of the median ratio over seeds, each arm "
-        "at its best learning rate, is above 1; false where it is not. Not measured where a best "
-        f"rate is at the edge of the grid. With a condition where the ratio is below "
-        f"{learning.MUCH}.",
+        "The ratio is the median over seeds of the steps to 90 % held-out accuracy without scaling "
+        "over those with 1/√d_k, each arm at its best learning rate. A run that does not get there "
+        "bounds the ratio of its seed by the steps trained; of the interval, or of the median "
+        "below six seeds, the outer bounds count. At the grid's largest d_k: true where both are "
+        f"above 1; where both are below 1, or both are 1, false if that d_k is {LARGE} or more, "
+        "else not measured; undecided elsewhere. Not measured where that d_k is 1, a best rate "
+        "there is at the edge of the grid, or too few runs get to 90 % to bound the ratio. With a "
+        f"condition where the ratio is below {learning.MUCH}, or may be.",
         "training-steps",
         learning.scaling_helps,
         caveat="for initial weights that give q and k entries of variance 1; smaller ones do "
@@ -249,8 +252,8 @@ CLAIMS = (
         "training_twin",
         "What scaling does for training, smaller initial weights do without it.",
         "True where every run with 1/√d_k and its twin without a scale, from weights divided by "
-        "the fourth root of d_k and at a rescaled learning rate, reach 90 % at the same step and "
-        "their losses "
+        "the fourth root of d_k and at a rescaled learning rate, reach 90 % at the same step, or "
+        "neither does, and their losses "
         f"never differ by more than {100 * learning.SAME} %, which leaves room for rounding; false "
         "elsewhere.",
         "training-steps",

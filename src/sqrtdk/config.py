@@ -530,11 +530,12 @@ def check_memory(run: Run) -> None:
             for key in module.KEYS
             if key.kind == "whole" and key.name != "seed"
         }
-        arms = {"scaling": settings["scaling"]} if "scaling" in settings else {}
-        need = module.memory(sizes | arms)
+        # What the cells of a slab go through, because some experiments measure them side by side.
+        lists = {key: settings[key] for key in (*module.WITHIN, "scaling") if key in settings}
+        need = module.memory(sizes | lists)
         if need > free:
             # The size to blame is the one that saves most when it is 1.
-            key = min(sizes, key=lambda size: module.memory(sizes | arms | {size: 1}))
+            key = min(sizes, key=lambda size: module.memory(sizes | lists | {size: 1}))
             at_most = ", ".join(f"{n}={v}" for n, v in sizes.items() if n != key)
             raise refuse(
                 key,

@@ -6,13 +6,12 @@ The rules in words stand in `claims` beside the sentences.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
 import pandas as pd
 
 from sqrtdk import rates
-from sqrtdk.estimates import Curve, Estimate, MissingError, estimate, last, number, past
+from sqrtdk.estimates import Estimate, MissingError, estimate, number, past
 from sqrtdk.judges import LARGE, Reading
 from sqrtdk.series import Whole, scaled_arm, unscaled_arm
 
@@ -25,18 +24,53 @@ of it in the default grid, where Adam divides by gradient entries that are nearl
 by some ten per cent."""
 
 
+class Ratio(NamedTuple):
+    """A median ratio over seeds, between `least` and `most`, and the outer ends of its interval.
+
+    The bounds differ where runs that never got to 90 % leave the median open. NaN ends where there
+    is no interval.
+    """
+
+    least: float
+    most: float
+    low: float = math.nan
+    high: float = math.nan
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """What the verdict looks at: the interval, or where there is none the median's bounds."""
+        return (self.least, self.most) if math.isnan(self.low) else (self.low, self.high)
+
+    @property
+    def bound(self) -> Estimate:
+        """The bound that says more, with the interval: the upper one below 1 or without a lower."""
+        upper = self.most < 1 or self.least == 0
+        return Estimate(self.most if upper else self.least, self.low, self.high)
+
+    @property
+    def kind(self) -> str:
+        """Of which kind `bound` is, in words; empty where it is the ratio itself."""
+        if self.least == self.most:
+            return ""
+        return "at most " if self.bound.mean == self.most else "at least "
+
+    def text(self, unit: str = "") -> str:
+        """The ratio in words."""
+        if (self.least, self.most) == (0.0, math.inf):
+            return "undefined"
+        return f"{self.kind}{estimate(self.bound, unit)}"
+
+
 @dataclass(frozen=True)
 class Comparison:
-    """Training without scaling against 1/√d_k, over d_k, with one optimizer and loss.
+    """Training without scaling against 1/√d_k, by d_k in rising order, with one optimizer and loss.
 
-    `ratio` is the median over seeds of the steps to 90 %, unscaled over scaled. `least` is a lower
-    bound of it for a run that never got there. `edges` are the d_k at which a best rate is at the
-    edge of the grid.
+    `ratio` is that of the steps to 90 %, unscaled over scaled. `edges` are the d_k at which a best
+    rate is at the edge of the grid.
     """
 
     label: str
-    ratio: Curve
-    least: Mapping[int, float]
+    ratio: dict[int, Ratio]
     edges: frozenset[int]
     unrelated: bool = True
 
@@ -49,71 +83,71 @@ def comparisons(settings: Mapping[str, Any], table: pd.DataFrame) -> list[Compar
     rules = settings["scaling"]
     unscaled, scaled = unscaled_arm(rules), scaled_arm(rules)
     if unscaled is None or scaled is None:
-        return [Comparison("", {}, {}, frozenset())]
+        return [Comparison("", {}, frozenset())]
     best = table[(table["best"] == 1) & table["scaling"].isin([unscaled, scaled])]
     axes = [key.name for key in rates.TASK if key.name != "d_k"]
     named = [axis for axis in axes if axis in ("optimizer", "loss") or len(set(table[axis])) > 1]
     found = []
     for at, frame in best.groupby(axes, sort=True):
         values = dict(zip(axes, at, strict=True))
-        curve: Curve = {}
-        least: dict[int, float] = {}
-        with_scale = frame[frame["scaling"] == scaled].set_index("d_k")["steps_to_90"]
-        for row in frame[frame["scaling"] == unscaled].sort_values("d_k").to_dict("records"):
-            d_k = row["d_k"]
-            curve[d_k] = Estimate(*(row[x] for x in ("ratio", "ratio_low", "ratio_high")))
-            least[d_k] = float(np.divide(row["steps"], with_scale[d_k]))
+        unscaled_rows = frame[frame["scaling"] == unscaled].sort_values("d_k").to_dict("records")
+        ratio = {
+            row["d_k"]: Ratio(*(row[f"ratio_{end}"] for end in Ratio._fields))
+            for row in unscaled_rows
+        }
         edges = frozenset(frame.loc[frame["edge"] != "", "d_k"])
         label = ", ".join(f"{axis} = {values[axis]}" for axis in named)
-        found.append(Comparison(label, curve, least, edges))
+        found.append(Comparison(label, ratio, edges))
     return found
 
 
 def scaling_helps(one: Comparison) -> Reading:
-    """The ratio of steps at the largest d_k against 1. Raises MissingError."""
+    """The ratio of steps at the largest d_k against 1. Raises MissingError.
+
+    What missed 90 % counts as the data allow at worst: the outer ends decide.
+    """
     if not one.ratio:
         raise MissingError(
             "the run has not both a scale rule that leaves the scores as they are "
             "and one that divides by √d_k"
         )
-    d_k, end = last(one.ratio)
+    d_k, end = next(reversed(one.ratio.items()))
     if d_k == 1:
         raise MissingError("at d_k = 1 both arms are the same, and there is no larger d_k")
     if d_k in one.edges:
         raise MissingError(f"a best learning rate is at the edge of the grid at d_k = {d_k}")
-    if math.isnan(end.mean):
+    if end.least == math.inf or (end.least, end.most) == (0.0, math.inf):
         raise MissingError(
             f"at d_k = {d_k} too few runs reach 90 %, or some have it from the start"
         )
-    holds = past(end, 1.0, above=True)
+    holds = past(Estimate(end.least, *end.ends), 1.0, above=True)
     if holds is False and d_k < LARGE:
         raise MissingError(
-            f"the ratio is {number(end.mean)} at d_k = {d_k}, the largest; larger d_k may differ"
+            f"the ratio is {end.text()} at d_k = {d_k}, the largest; larger d_k may differ"
         )
     first = next(iter(one.ratio))
-    before = f"{_times(one, first)} at d_k = {first}, " if first != d_k else ""
+    before = f"{one.ratio[first].text(' times')} at d_k = {first}, " if first != d_k else ""
     verb = "takes longer" if holds else "does not take longer"
-    # A ratio that is only known to be large: by how much is known.
-    value = end if math.isfinite(end.mean) else Estimate(one.least[d_k])
-    little = holds and math.isfinite(end.mean) and end.mean < MUCH
+    times = end.text(" times")
+    bound = {"": "", "at least ": "lower bound of ", "at most ": "upper bound of "}[end.kind]
+    condition = ""
+    if holds and end.least < MUCH:
+        known = f"that is only known to be {end.text()}" if end.kind else f"of {end.text()} only"
+        condition = f"by a factor {known}"
     return Reading(
         holds,
-        f"steps without over with scaling {before}{_times(one, d_k)} at d_k = {d_k}",
-        f"Without scaling training {verb}: the steps to 90 % accuracy are {before}"
-        f"{_times(one, d_k)} at d_k = {d_k} what they are with scaling, each at its best learning "
-        "rate.",
-        f"steps to 90 % without over with scaling at d_k = {d_k}",
-        value,
-        abs(math.log(max(value.mean, 1e-300))),
-        f"by a factor of {estimate(end)} only" if little else "",
+        f"steps without over with scaling {before}{times} at d_k = {d_k}",
+        f"Without scaling training {verb}: the steps to 90 % accuracy are {before}{times} at "
+        f"d_k = {d_k} what they are with scaling, each at its best learning rate.",
+        f"{bound}steps to 90 % without over with scaling at d_k = {d_k}",
+        end.bound,
+        max(0.0, _ln(end.least), -_ln(end.most)),
+        condition,
     )
 
 
-def _times(one: Comparison, d_k: int) -> str:
-    ratio = one.ratio[d_k]
-    if math.isinf(ratio.mean):
-        return f"more than {number(one.least[d_k])} times"
-    return "undefined" if math.isnan(ratio.mean) else estimate(ratio, " times")
+def _ln(value: float) -> float:
+    return math.log(max(value, 1e-300))
 
 
 def same_run(whole: Whole) -> Reading:
@@ -126,19 +160,20 @@ def same_run(whole: Whole) -> Reading:
     if (table["d_k"] == 1).all():
         raise MissingError("at d_k = 1 the scale is 1")
     pairs = table.to_dict("records")
-    together = sum(one["steps_to_90"] == one["twin_steps_to_90"] for one in pairs)
+    same = [one for one in pairs if one["steps_to_90"] == one["twin_steps_to_90"]]
+    neither = sum(math.isinf(one["steps_to_90"]) for one in same)
+    there = f"{len(same) - neither} of {len(pairs)} pairs"
+    reach = "reach 90 % at the same step" + f", in {neither} neither run does" * bool(neither)
     worst = max(pairs, key=lambda one: float(one["difference"]))
     apart = float(worst["difference"])
-    holds = together == len(pairs) and apart < SAME
+    holds = len(same) == len(pairs) and apart < SAME
     what = "the same run" if holds else "another run"
     return Reading(
         holds,
-        f"{together} of {len(pairs)} pairs reach 90 % at the same step, losses differ by up to "
-        f"{number(apart)} of themselves",
+        f"{there} {reach}, losses differ by up to {number(apart)} of themselves",
         f"Without scaling, but from weights divided by the fourth root of d_k and at a rescaled "
-        f"learning rate, training makes {what}: {together} of {len(pairs)} pairs, up to d_k = "
-        f"{table['d_k'].max()}, reach 90 % at the same step, and their losses differ by at most "
-        f"{number(apart)} of themselves.",
+        f"learning rate, training makes {what}: {there}, up to d_k = {table['d_k'].max()}, "
+        f"{reach}, and the losses of a pair differ by at most {number(apart)} of themselves.",
         f"largest relative difference of the loss (optimizer = {worst['optimizer']}, "
         f"d_k = {worst['d_k']})",
         Estimate(apart),

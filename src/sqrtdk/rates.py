@@ -2,6 +2,10 @@
 
 A run that did not reach 90 % counts as infinitely slow, in the median and in its interval, and is
 never left out of an average. So a number of the table may be inf: more than the steps trained.
+
+A ratio of two runs is not so simple: of one that did not get there only a bound is known, by the
+steps trained, and another one for each seed. A ratio of 40 may well be above one that is only
+known to be at least 30. So the ratios have a lower and an upper bound each, and their median too.
 """
 
 import sys
@@ -57,14 +61,25 @@ COLUMNS = (
         optional=True,
     ),
     Column(
-        "ratio",
+        "ratio_least",
         "Of a best rate: steps to 90 % over those of the arm that divides by √d_k at its own best "
-        "rate, seed by seed; the median. inf where this arm did not get there, 0 where the other "
-        "did not. Empty where neither did, or the run has no such arm.",
+        "rate, seed by seed; the least that their median can be. It is the median itself where "
+        "ratio_most is the same; it is less where runs that did not get there, and took more than "
+        "`steps`, leave it open. Empty where the run has no such arm.",
         optional=True,
     ),
-    Column("ratio_low", "Lower end of its 95 % interval, by order statistics.", optional=True),
-    Column("ratio_high", "Upper end, or inf.", optional=True),
+    Column("ratio_most", "The most that their median can be, or inf.", optional=True),
+    Column(
+        "ratio_low",
+        "Lower end of the median's 95 % interval, by order statistics of the least that each "
+        "seed's ratio can be. Empty below six seeds.",
+        optional=True,
+    ),
+    Column(
+        "ratio_high",
+        "Upper end, by the most that each can be, or inf. Empty below six seeds.",
+        optional=True,
+    ),
 )
 
 Seeds = pd.Series
@@ -100,9 +115,9 @@ def rows(settings: Mapping[str, Any], runs: pd.DataFrame) -> Iterator[tables.Row
             best, seeds = fastest[row["scaling"]]
             if row is best:
                 edge = _edge(row["learning_rate"], settings["learning_rate"])
-                yield row | {"best": 1, "edge": edge} | compare(seeds, scaled)
+                yield row | {"best": 1, "edge": edge} | compare(seeds, scaled, budget)
             else:
-                yield row | {"best": 0, "edge": ""} | compare(seeds, None)
+                yield row | {"best": 0, "edge": ""} | compare(seeds, None, budget)
 
 
 def _measured(seeds: Seeds) -> tables.Row:
@@ -127,19 +142,23 @@ def _edge(rate: float, grid: Sequence[float]) -> str:
     return ("only" if highest else "lowest") if lowest else "highest" if highest else ""
 
 
-def compare(seeds: Seeds, scaled: Seeds | None) -> tables.Row:
-    """The ratio of two arms' steps, paired by seed, with the interval of its median."""
-    empty = {"ratio": np.nan, "ratio_low": np.nan, "ratio_high": np.nan}
+def compare(seeds: Seeds, scaled: Seeds | None, budget: int) -> tables.Row:
+    """Bounds of the median ratio of two arms' steps, paired by seed, and of its interval.
+
+    `budget` is the steps trained: what an infinite entry is known to be above.
+    """
     if scaled is None:
-        return empty
+        return dict.fromkeys(("ratio_least", "ratio_most", "ratio_low", "ratio_high"), np.nan)
     pair = pd.concat([seeds, scaled], axis=1, join="inner").to_numpy(dtype=float)
+    least, most = np.minimum(pair, budget), pair
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratios = pair[:, 0] / pair[:, 1]
-    # Neither got there, or both were there at once: it may be anything.
-    lows, highs = (np.where(np.isnan(ratios), x, ratios) for x in (0.0, np.inf))
-    low, high = _median(lows), _median(highs)
+        lows, highs = least[:, 0] / most[:, 1], most[:, 0] / least[:, 1]
+    # 0/0: both were there at once, and it may be anything.
+    lows = np.where(np.isnan(lows), 0.0, lows)
+    highs = np.where(np.isnan(highs), np.inf, highs)
     return {
-        "ratio": low if low == high else np.nan,
+        "ratio_least": _median(lows),
+        "ratio_most": _median(highs),
         "ratio_low": median_interval(lows)[0],
         "ratio_high": median_interval(highs)[1],
     }

@@ -247,9 +247,10 @@ class Point(NamedTuple):
     """What several runs [n_runs] measure after `step` steps.
 
     Loss, accuracy, entropy and largest weight are means over the held-out queries; gradient norms
-    are those of the batch that the next step takes. All are NaN once a run has diverged: its
-    cross matrix is not finite. `steps_to_level` is the first step at which accuracy reached the
-    level, up to this one, and NaN before.
+    are those of the batch that the next step takes. All are NaN where a run has diverged: some
+    held-out score, before the scale, is not finite. All but accuracy are NaN also where they need
+    a number beyond the largest float. `steps_to_level` is the first step at which accuracy reached
+    the level, up to this one, and NaN before.
     """
 
     step: int
@@ -282,8 +283,8 @@ def train(
     points = []
     for step in range(len(batches.targets)):
         batch, cross = batches.at(step), optimizer.cross
-        finite: NDArray[np.bool_] = np.all(np.isfinite(cross), axis=(-2, -1))
         found = scores(held_out, cross[:, np.newaxis])
+        finite: NDArray[np.bool_] = np.all(np.isfinite(found), axis=(-3, -2, -1))
         # A scale is above 0, so it moves no largest score.
         hits = np.equal(np.argmax(found, axis=-1), held_out.targets)
         accuracy = np.where(finite, np.mean(hits, axis=(-2, -1)), np.nan)
@@ -291,11 +292,13 @@ def train(
         by_cross = loss_by_cross(batch, cross, scale=scale, loss=loss)
         if step in wanted:
             logits = scale[:, np.newaxis] * found
+            # A scale above 1 may make finite scores infinite.
+            scaled = np.all(np.isfinite(logits), axis=(-3, -2, -1))
             rows = row_metrics(np.where(np.isfinite(logits), logits, 0.0))
             by_q, by_k = optimizer.norms(by_cross)
 
-            def known(measured: Floats, finite: NDArray[np.bool_] = finite) -> Floats:
-                return np.where(finite & np.isfinite(measured), measured, np.nan)
+            def known(measured: Floats, scaled: NDArray[np.bool_] = scaled) -> Floats:
+                return np.where(scaled & np.isfinite(measured), measured, np.nan)
 
             points.append(
                 Point(

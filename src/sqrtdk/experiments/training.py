@@ -33,6 +33,10 @@ PROBES = 1024
 ENTRIES = 2**17
 """Entries of W_q and W_k of the runs that Adam moves side by side, so that they fit a cache."""
 
+SCORES = 2**18
+"""Entries of an array of the runs that are trained side by side, so that the memory they take does
+not grow with the grid. With more, or with a quarter, they are slower."""
+
 BATCH_SIZE = Key(
     "batch_size",
     "whole",
@@ -89,7 +93,8 @@ WITHIN: tuple[str, ...] = ("learning_rate",)
 FACTORS_ONLY = True
 HAS_THEORY = False
 
-_DIVERGED = "Empty once the run has diverged."
+_DIVERGED = "Empty where the run has diverged"
+_OVERFLOW = f"{_DIVERGED}, and where it needs a number beyond the largest float."
 
 COLUMNS: tuple[Column, ...] = (
     *(
@@ -101,35 +106,35 @@ COLUMNS: tuple[Column, ...] = (
     Column("step", "Steps that were taken; 0 is initialisation.", "steps", read=int, axis=True),
     Column(
         "held_out_loss",
-        f"Loss, mean over held-out queries. {_DIVERGED}",
+        f"Loss, mean over held-out queries. {_OVERFLOW}",
         optional=True,
     ),
     Column(
         "accuracy",
         "Share of held-out queries whose largest weight is on the item that is looked for. "
-        f"{_DIVERGED}",
+        f"{_DIVERGED}.",
         "share",
         optional=True,
     ),
     Column(
         "entropy_nats",
-        f"Entropy of the attention weights, mean over held-out queries. {_DIVERGED}",
+        f"Entropy of the attention weights, mean over held-out queries. {_OVERFLOW}",
         "nats",
         optional=True,
     ),
     Column(
         "max_weight",
-        f"Largest weight of a query, mean over held-out queries. {_DIVERGED}",
+        f"Largest weight of a query, mean over held-out queries. {_OVERFLOW}",
         optional=True,
     ),
     Column(
         "grad_w_q_norm",
-        f"Norm of the gradient of the next batch with respect to W_q. {_DIVERGED}",
+        f"Norm of the gradient of the next batch with respect to W_q. {_OVERFLOW}",
         optional=True,
     ),
     Column(
         "grad_w_k_norm",
-        f"Norm of the gradient of the next batch with respect to W_k. {_DIVERGED}",
+        f"Norm of the gradient of the next batch with respect to W_k. {_OVERFLOW}",
         optional=True,
     ),
     Column(
@@ -147,18 +152,51 @@ COLUMNS: tuple[Column, ...] = (
         "steps",
         optional=True,
     ),
-    Column("diverged", "1 once the scores are no longer finite numbers, else 0."),
+    Column(
+        "diverged", "1 where held-out scores, before the scale, are not finite numbers, else 0."
+    ),
 )  # fmt: skip
 
 
 def memory(slab: dict[str, Any]) -> int:
     """Bytes that one seed's runs take at their peak, by the sizes of their arrays."""
-    n_k, d_model, d_v = slab["n_k"], slab["d_model"], slab["d_v"]
-    batch = n_k * (d_model + d_v) + 2 * slab["batch_size"] * d_model
-    held_out = max(HELD_OUT, n_k) * (2 * n_k + d_model)
-    # The batches twice while they are made; Adam's five arrays of two projections, or one cell's.
-    floats = 2 * (slab["steps"] + PROBES) * batch + 8 * held_out
-    return int(8 * (floats + 5 * max(ENTRIES, 2 * slab["d_k"] * d_model)))
+    n_k, n_q, d_model, d_v = (slab[name] for name in ("n_k", "batch_size", "d_model", "d_v"))
+    batch = n_k * (d_model + d_v) + n_q * (d_model + 1)
+    asked = _libraries(n_k) * n_k
+    runs = len(slab.get("learning_rate", [1])) * len(slab.get("scaling", [1]))
+    # One at least, however large; not in whole runs, so that no larger size needs less.
+    together = min(float(runs), max(1.0, SCORES / _widest(slab)))
+    # Arrays of scores while rows are logged, of products of queries, of cross matrices and alike.
+    run = 7 * asked * n_k + 2 * asked * d_model + 12 * d_model**2 + n_q * (5 * n_k + d_model)
+    # Adam's arrays of two projections: themselves, two moments, gradients and scratch. Whether it
+    # is the optimizer is not asked, because a run has both.
+    projections = 2 * slab["d_k"] * d_model
+    training = together * run + 5 * min(together * projections, max(ENTRIES, projections))
+    probing = PROBES * (4 * n_q * n_k + n_q * d_model + 2 * d_model**2)
+    # Batches are there twice while they are made.
+    held = slab["steps"] * batch + asked * (2 * d_model + d_v)
+    work = max(slab["steps"] * batch, PROBES * batch + max(PROBES * batch, probing, training))
+    return int(8 * (held + work))
+
+
+def _libraries(n_k: int) -> int:
+    """Held-out libraries."""
+    return math.ceil(HELD_OUT / n_k)
+
+
+def _widest(slab: dict[str, Any]) -> int:
+    """Entries of the largest array that one run needs, but for its projections."""
+    n_k, d_model = slab["n_k"], slab["d_model"]
+    asked = max(_libraries(n_k) * n_k, slab["batch_size"])
+    return int(max(asked * max(n_k, d_model), d_model**2))
+
+
+def _side_by_side(slab: dict[str, Any]) -> int:
+    """How many runs are trained together at most."""
+    most = SCORES // _widest(slab)
+    if slab["optimizer"] == "adam":
+        most = min(most, ENTRIES // (2 * slab["d_k"] * slab["d_model"]))
+    return max(1, most)
 
 
 def seconds(slab: dict[str, Any]) -> float:
@@ -209,9 +247,7 @@ def measure(
     probes = draw_batches(slab, seed, "probe_", PROBES)
     w_q, w_k = projections(slab, seed)
     snr = {factor: _snr(probes, w_q, w_k, factor, loss) for factor in set(factors)}
-    together = len(rates)
-    if slab["optimizer"] == "adam":
-        together = max(1, min(together, ENTRIES // (2 * w_q.size)))
+    together = _side_by_side(slab)
     rows: list[list[Row]] = []
     for start in range(0, len(rates), together):
         part = slice(start, start + together)
@@ -287,7 +323,7 @@ def draw(slab: dict[str, Any], seed: int) -> tuple[Batch, Batch]:
     They do not depend on d_k, nor those of a step on how many steps follow.
     """
     n_k = slab["n_k"]
-    libraries = math.ceil(HELD_OUT / n_k)
+    libraries = _libraries(n_k)
     held_out = _draw(slab, seed, "held_out_", libraries, np.tile(np.arange(n_k), (libraries, 1)))
     return draw_batches(slab, seed, "", slab["steps"] + 1), held_out
 
