@@ -8,7 +8,7 @@ same libraries and queries, and all of a d_k begin with the same projections.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from sqrtdk import keys, retrieval, scales
 from sqrtdk.attention import Floats
-from sqrtdk.cells import Cell, main
+from sqrtdk.cells import Cell, main, once
 from sqrtdk.keys import Column, Key
 from sqrtdk.retrieval import Adam, Batch, Loss, Optimizer, Sgd
 from sqrtdk.tables import Row
@@ -228,7 +228,7 @@ def cells(slab: dict[str, Any]) -> Iterator[Cell]:
     arms = [(rate, scaling) for rate in slab["learning_rate"] for scaling in factors]
     for seed in range(*slab["seeds"]):
         rates = [rate for rate, _ in arms]
-        found = cache(partial(measure, slab, seed, rates, [factors[name] for _, name in arms]))
+        found = once(partial(measure, slab, seed, rates, [factors[name] for _, name in arms]))
         for place, (rate, scaling) in enumerate(arms):
             axes = {"scaling": scaling, "learning_rate": rate, "seed": seed}
             yield sizes | axes, partial(_at, found, place)
