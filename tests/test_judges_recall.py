@@ -37,7 +37,9 @@ def table(
 
 
 def judged(experiment: str, frame: pd.DataFrame) -> dict[str, dict[str, Any]]:
-    rows = claims.ledger(config.Run("mine", 50, {experiment: {}}), {experiment: frame})
+    rows = claims.ledger(
+        config.Run("mine", 50, {experiment: {"steps": STEPS}}), {experiment: frame}
+    )
     return {row["claim"]: row for row in rows if row["experiment"] == experiment}
 
 
@@ -244,8 +246,12 @@ def test_a_table_like_the_real_one_refutes_that_reach_is_all() -> None:
         (
             {"trained": -0.2, "right": lambda at: 1.0 if at["distance"] < 10 else 0.2},
             "true",
-            "true",
+            "true with a condition",
         ),
+        # All within reach is answered, and no distance is surely beyond: 12 to 15 may be either.
+        ({"trained": -0.15, "error": 0.5, "right": lambda at: 2.0}, "true", "not measured"),
+        # Within reach some distances are answered and others not.
+        ({"right": lambda at: 1.0 if at["distance"] < 10 else 0.2}, "true", "not measured"),
         # Not even what is within reach is answered.
         ({"trained": -0.2}, "true", "false"),
         ({"right": lambda at: 1.0}, "true", "not measured"),
@@ -258,6 +264,30 @@ def test_a_table_like_the_real_one_refutes_that_reach_is_all() -> None:
 def test_verdicts_about_reach(changes: dict[str, Any], reach: str, vanishing: str) -> None:
     rows = reached(**changes)
     assert (rows["reach"]["verdict"], rows["vanishing"]["verdict"]) == (reach, vanishing)
+
+
+def test_the_answer_about_what_a_gradient_reaches_has_the_training_budget() -> None:
+    assert f"after {STEPS} training steps its gradient" in reached()["vanishing"]["answer"]
+    row = reached(trained=-0.2, right=lambda at: 1.0 if at["distance"] < 10 else 0.2)["vanishing"]
+    assert row["condition"] == f"after {STEPS} training steps"
+    # -2 decades are within the interval of distance 10: the ones before are surely within reach.
+    assert "its gradient reaches 9 pairs back" in row["answer"]
+
+
+def test_too_few_seeds_are_blamed_only_where_more_would_decide() -> None:
+    wide = reached(trained=-0.15, error=0.5, right=lambda at: 2.0)["vanishing"]
+    assert "the intervals are too wide to decide" in wide["condition"]
+    mixed = reached(right=lambda at: 1.0 if at["distance"] < 10 else 0.2)["vanishing"]
+    assert mixed["condition"] == (
+        "within reach of its gradient the fixed vector answers some distances and others not"
+    )
+
+
+def test_a_norm_that_underflows_before_training_is_0() -> None:
+    frame = reach_table(trained=-0.02)
+    gone = (frame["metric"] == "relative_log10_norm") & (frame["distance"] == 15)
+    frame = frame[~(gone & (frame["stage"] == "initial") & (frame["reader"] == "fixed"))]
+    assert "(0 before training)" in judged("reach", frame)["vanishing"]["answer"]
 
 
 def test_a_derivative_that_underflows_is_not_judged() -> None:

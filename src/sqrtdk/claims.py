@@ -303,8 +303,11 @@ CLAIMS = (
         "vanishing",
         "The fixed vector fails because the gradient does not reach far back.",
         "Within reach are the distances at which, after training, the norm of the derivative is "
-        "more than 1/100 of that at distance 0. True where the fixed vector answers those with an "
-        f"accuracy above {SOLVED} and there are others; false where it is below at all of those.",
+        "surely more than 1/100 of that at distance 0, beyond it those at which it is surely less. "
+        "True where the fixed vector answers those within reach with an accuracy above "
+        f"{SOLVED} and some are beyond; false where it is below at all of those within reach. Not "
+        "measured where it is above at some of them and below at others, or answers every "
+        "distance.",
         "reach-distance",
         judges_recall.vanishing,
         experiment="reach",

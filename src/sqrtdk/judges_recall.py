@@ -35,7 +35,11 @@ def parts(*axes: str) -> Callable[[Mapping[str, Any], pd.DataFrame], Sequence[Wh
     def found(settings: Mapping[str, Any], table: pd.DataFrame) -> list[Whole]:
         varying = [name for name in axes if len(set(table[name])) > 1]
         return [
-            Whole(rows, ", ".join(f"{name} = {rows[name].iloc[0]}" for name in varying))
+            Whole(
+                rows,
+                ", ".join(f"{name} = {rows[name].iloc[0]}" for name in varying),
+                settings=settings,
+            )
             for _, rows in table.groupby(list(axes), sort=True)
         ]
 
@@ -282,25 +286,34 @@ def vanishing(whole: Whole) -> Reading:
     kept = _reach(whole, "trained", "relative_log10_norm")["fixed"]
     right = _reach(whole, "trained", "accuracy")["fixed"]
     before = _reach(whole, "initial", "relative_log10_norm")["fixed"]
-    near = [d for d, value in kept.items() if past(value, GONE, above=True)]
-    beyond = [d for d in kept if d not in near]
-    answered = every(past(right[d], SOLVED, above=True) for d in near)
-    unanswered = every(past(right[d], SOLVED, above=False) for d in near)
-    if answered and not beyond:
+    states = {d: past(value, GONE, above=True) for d, value in kept.items()}
+    near = [d for d, state in states.items() if state is True]
+    # A norm that is 0 with every seed has no logarithm, and no row.
+    beyond = exists(past(kept[d], GONE, above=False) if d in kept else True for d in right)
+    answers = {past(right[d], SOLVED, above=True) for d in near}
+    if {True, False} <= answers:
+        # Neither side: no more seeds would decide it.
+        raise MissingError(
+            "within reach of its gradient the fixed vector answers some distances and others not"
+        )
+    if answers == {True} and beyond is False:
         raise MissingError("the fixed vector answers every distance")
-    holds = False if unanswered else True if answered else None
+    holds = False if answers == {False} else every((*answers, beyond))
+    steps = int(whole.settings["steps"])
     far, best = max(near), max(right.values(), key=lambda value: value.mean)
-    everywhere = "every distance" if not beyond else f"the distances up to {far}"
+    everywhere = "reaches every distance," if len(near) == len(right) else "reaches"
+    start = _share(before[far]) if far in before else "0"
     return Reading(
         holds,
-        f"{far} pairs back the norm is {_share(before[far])} of the last one before training and "
+        f"{far} pairs back the norm is {start} of the last one before training and "
         f"{_share(kept[far])} after, the accuracy {percent(right[far])} there and at best "
         f"{percent(best)}",
-        f"Reach is {'' if holds else 'not '}what the fixed vector lacks: after training its "
-        f"gradient reaches {everywhere}, {far} pairs back with {_share(kept[far])} of its last "
-        f"norm ({_share(before[far])} before training), and it answers {percent(best)} rightly at "
-        "the best distance.",
+        f"Reach is {'' if holds else 'not '}what the fixed vector lacks: after {steps} training "
+        f"steps its gradient {everywhere} {far} pairs back with {_share(kept[far])} of its last "
+        f"norm ({start} before training), and it answers {percent(best)} rightly at the best "
+        "distance.",
         "best accuracy of the trained fixed vector at any distance",
         best,
         abs(best.mean - SOLVED),
+        f"after {steps} training steps",
     )
