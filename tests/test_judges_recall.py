@@ -152,6 +152,15 @@ def never(reader: str, d_k: int) -> Value:
         (slow("additive"), {}, "false"),
         (slow("scaled_dot"), {}, "false"),
         (never("additive", 256), {}, "false"),
+        # What does not keep up refutes the claim whatever dot does, and on a small grid too.
+        (
+            lambda at: None if (at["reader"], at["d_k"]) == ("additive", 256) else 100.0,
+            {"sizes": (16, 256)},
+            "false",
+        ),
+        # Within these intervals the others may be as fast as at the smallest d_k or twice as slow.
+        (real, {"error": 40.0}, "not measured"),
+        (real, {"error": 30.0}, "true with a condition"),
         (never("scaled_dot", 1024), {}, "false"),
         # As slow at the smallest d_k: nothing grows with it.
         (lambda at: None if at["reader"] == "dot" else 100.0, {}, "false"),
@@ -164,6 +173,17 @@ def never(reader: str, d_k: int) -> Value:
 )
 def test_verdicts_about_score_width(steps: Value, changes: dict[str, Any], verdict: str) -> None:
     assert widths(steps, **changes)["verdict"] == verdict
+
+
+def test_the_answer_says_who_does_not_keep_up_and_what_is_not_certain_of_dot() -> None:
+    answer = widths(
+        lambda at: None if (at["reader"], at["d_k"]) == ("additive", 256) else 100.0
+    )["answer"]  # fmt: skip
+    assert "Unscaled dot attention does not surely fall behind" in answer
+    assert (
+        "Attention with additive scores does not keep up: at d_k = 256 it gets there with no seed"
+    ) in answer
+    assert "keep up" not in widths(real)["answer"]
 
 
 def test_each_reader_is_judged_at_its_best_learning_rate() -> None:

@@ -277,11 +277,13 @@ CLAIMS = (
         "Every reader at the learning rate, of those tried, at which most seeds reach an accuracy "
         f"of {SOLVED}, and in the fewest steps. Behind is what gets there with fewer seeds (by "
         f"Fisher's exact test, below {judges_recall.CHANCE}) or, where all do, in more steps. "
-        "True where, at the largest d_k, unscaled dot attention is behind scaled dot attention "
-        "and behind itself at the smallest d_k, while additive and scaled dot attention get there "
-        "with more than half of the seeds and not behind themselves at the smallest d_k. Where it "
-        f"is not: false if that d_k is {LARGE} or more, or the others do not keep up; else not "
-        "measured.",
+        "The others keep up where, at every d_k, additive and scaled dot attention get there with "
+        "more than half of the seeds and not behind themselves at the smallest d_k; where the "
+        f"intervals leave that open, with all seeds in surely fewer than {FACTOR} times the steps. "
+        "True where they do and, at the largest d_k, unscaled dot attention is behind scaled dot "
+        "attention and behind itself at the smallest d_k. False where one of them surely does not "
+        f"keep up; or where that d_k is {LARGE} or more and unscaled dot attention is surely not "
+        "behind. Else not measured.",
         "score_width-d_k",
         judges_recall.score_width,
         experiment="score_width",
