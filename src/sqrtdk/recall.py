@@ -77,9 +77,10 @@ def held_out(seeds: Sequence[int], length: int) -> Sequences:
 
 
 def unasked_accuracy(values: Ints) -> Floats:
-    """How often the most frequent value of a sequence is the answer, [n_runs].
+    """Share of the pairs that have the most frequent value of their sequence, [n_runs].
 
-    The best answer of who knows all values [n_runs, length, batch] but not whose they are.
+    How often that value is the answer, expected over which pair is asked about: the best answer
+    of who knows all values [n_runs, length, batch] but not whose they are.
 
     >>> unasked_accuracy(np.array([[[3], [5], [3], [1]]]))
     array([0.5])

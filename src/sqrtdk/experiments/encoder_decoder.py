@@ -69,8 +69,9 @@ COLUMNS: tuple[Column, ...] = (
     ),
     Column(
         "unasked_accuracy",
-        "Share of the held-out sequences whose answer is their most frequent value: what is right "
-        "without knowing which value belongs to which key.",
+        "Share of the pairs of the held-out sequences that have the most frequent value of their "
+        "sequence: the expected accuracy, over which pair is asked about, of an answer that knows "
+        "all values but not which belongs to which key.",
         "share",
     ),
     Column("loss", "Cross-entropy of the answer, mean over the held-out sequences.", "nats"),

@@ -66,7 +66,8 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "unasked_accuracy",
         "Share of the pairs of the held-out sequences that have the most frequent value of their "
-        "sequence: what is right without knowing which value belongs to which key.",
+        "sequence: the expected accuracy, over which pair is asked about, of an answer that knows "
+        "all values but not which belongs to which key.",
         "share",
     ),
 )
