@@ -530,7 +530,7 @@ def check_memory(run: Run) -> None:
             for key in module.KEYS
             if key.kind == "whole" and key.name != "seed"
         }
-        arms = {"scaling": settings["scaling"]} if "scaling" in settings else {}
+        arms = {arm: settings[arm] for arm in ("scaling", "reader") if arm in settings}
         need = module.memory(sizes | arms)
         if need > free:
             # The size to blame is the one that saves most when it is 1.
