@@ -51,6 +51,7 @@ KEYS: tuple[Key, ...] = (*AXES, STEPS, BATCH, LOG_EVERY)
 WITHIN: tuple[str, ...] = ("reader",)
 FACTORS_ONLY = False
 HAS_THEORY = False
+ROW = "One row per logged step of a cell."
 
 SOLVED = 0.9
 """Accuracy from which on the task counts as learnt."""

@@ -24,6 +24,7 @@ KEYS: tuple[Key, ...] = (*AXES, STEPS, BATCH)
 WITHIN: tuple[str, ...] = ("reader",)
 FACTORS_ONLY = False
 HAS_THEORY = False
+ROW = "One row per stage and distance of a cell."
 
 STAGES = ("initial", "trained")
 

@@ -88,6 +88,7 @@ KEYS: tuple[Key, ...] = (
 WITHIN: tuple[str, ...] = ("learning_rate",)
 FACTORS_ONLY = True
 HAS_THEORY = False
+ROW = "One row per logged step of a cell."
 
 _DIVERGED = "Empty once the run has diverged."
 
