@@ -1,5 +1,6 @@
 """The experiments encoder_decoder, score_width and reach: models to rows."""
 
+import itertools
 from collections.abc import Iterable
 from typing import Any
 
@@ -9,6 +10,7 @@ from numpy.testing import assert_allclose
 
 from sqrtdk import cells, recall, recurrent, tables
 from sqrtdk.experiments import encoder_decoder, reach, score_width
+from sqrtdk.experiments.registry import Experiment
 from sqrtdk.recurrent import READERS
 
 SLAB = {
@@ -115,6 +117,52 @@ def test_without_scaling_scores_grow_as_the_root_of_d_k() -> None:
     # Means of 4 seeds: each scatters by some 10 %.
     assert size["dot", 256] / size["dot", 16] == pytest.approx(4, rel=0.3)
     assert size["scaled_dot", 256] / size["scaled_dot", 16] == pytest.approx(1, rel=0.3)
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize(
+    ("experiment", "sizes"),
+    [
+        *itertools.product(
+            (encoder_decoder, reach),
+            (
+                # The states, the weights and score layers, and the symbols are most of it.
+                {"length": 24, "hidden": 64, "batch": 32},
+                {"length": 4, "hidden": 16, "d_k": 1024, "batch": 8},
+                {"length": 64, "hidden": 4, "batch": 32},
+            ),
+        ),
+        # A product with ones and zeros would be several times all else here.
+        (encoder_decoder, {"length": 300, "hidden": 4, "batch": 64}),
+    ],
+    ids=lambda x: f"length={x['length']}" if isinstance(x, dict) else x.__name__.split(".")[-1],
+)
+def test_memory_bounds_what_the_seeds_trained_together_take(
+    experiment: Experiment, sizes: dict[str, int], reader: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import tracemalloc
+
+    seeds = [0, encoder_decoder.TOGETHER]
+    # A few steps beyond one chunk, where the next one is drawn.
+    monkeypatch.setattr(recall, "CHUNK", 8)
+    slab = SLAB | sizes | {"reader": [reader], "steps": 9, "log_every": 9, "seeds": seeds}
+    if experiment is reach:
+        del slab["log_every"]
+    tracemalloc.start()
+    cells.rows(experiment.cells(slab), experiment.COLUMNS)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    # As in `test_scaling`: not far below, because the estimate refuses a run before it starts;
+    # above there is room, because not all arrays are alive at once.
+    assert 0.5 < experiment.memory(slab) / peak < 2
+
+
+def test_score_layers_take_memory_only_with_a_reader_that_has_them() -> None:
+    def need(reader: str, d_k: int) -> int:
+        return encoder_decoder.memory(SLAB | {"reader": [reader], "d_k": d_k})
+
+    assert need("fixed", 1024) == need("fixed", 1)
+    assert need("fixed", 1024) < need("dot", 1024) < need("additive", 1024)
 
 
 # Reach

@@ -37,7 +37,9 @@ def table(
 
 
 def judged(experiment: str, frame: pd.DataFrame) -> dict[str, dict[str, Any]]:
-    rows = claims.ledger(config.Run("mine", 50, {experiment: {}}), {experiment: frame})
+    rows = claims.ledger(
+        config.Run("mine", 50, {experiment: {"steps": STEPS}}), {experiment: frame}
+    )
     return {row["claim"]: row for row in rows if row["experiment"] == experiment}
 
 
@@ -150,6 +152,15 @@ def never(reader: str, d_k: int) -> Value:
         (slow("additive"), {}, "false"),
         (slow("scaled_dot"), {}, "false"),
         (never("additive", 256), {}, "false"),
+        # What does not keep up refutes the claim whatever dot does, and on a small grid too.
+        (
+            lambda at: None if (at["reader"], at["d_k"]) == ("additive", 256) else 100.0,
+            {"sizes": (16, 256)},
+            "false",
+        ),
+        # Within these intervals the others may be as fast as at the smallest d_k or twice as slow.
+        (real, {"error": 40.0}, "not measured"),
+        (real, {"error": 30.0}, "true with a condition"),
         (never("scaled_dot", 1024), {}, "false"),
         # As slow at the smallest d_k: nothing grows with it.
         (lambda at: None if at["reader"] == "dot" else 100.0, {}, "false"),
@@ -162,6 +173,17 @@ def never(reader: str, d_k: int) -> Value:
 )
 def test_verdicts_about_score_width(steps: Value, changes: dict[str, Any], verdict: str) -> None:
     assert widths(steps, **changes)["verdict"] == verdict
+
+
+def test_the_answer_says_who_does_not_keep_up_and_what_is_not_certain_of_dot() -> None:
+    answer = widths(
+        lambda at: None if (at["reader"], at["d_k"]) == ("additive", 256) else 100.0
+    )["answer"]  # fmt: skip
+    assert "Unscaled dot attention does not surely fall behind" in answer
+    assert (
+        "Attention with additive scores does not keep up: at d_k = 256 it gets there with no seed"
+    ) in answer
+    assert "keep up" not in widths(real)["answer"]
 
 
 def test_each_reader_is_judged_at_its_best_learning_rate() -> None:
@@ -244,8 +266,12 @@ def test_a_table_like_the_real_one_refutes_that_reach_is_all() -> None:
         (
             {"trained": -0.2, "right": lambda at: 1.0 if at["distance"] < 10 else 0.2},
             "true",
-            "true",
+            "true with a condition",
         ),
+        # All within reach is answered, and no distance is surely beyond: 12 to 15 may be either.
+        ({"trained": -0.15, "error": 0.5, "right": lambda at: 2.0}, "true", "not measured"),
+        # Within reach some distances are answered and others not.
+        ({"right": lambda at: 1.0 if at["distance"] < 10 else 0.2}, "true", "not measured"),
         # Not even what is within reach is answered.
         ({"trained": -0.2}, "true", "false"),
         ({"right": lambda at: 1.0}, "true", "not measured"),
@@ -258,6 +284,30 @@ def test_a_table_like_the_real_one_refutes_that_reach_is_all() -> None:
 def test_verdicts_about_reach(changes: dict[str, Any], reach: str, vanishing: str) -> None:
     rows = reached(**changes)
     assert (rows["reach"]["verdict"], rows["vanishing"]["verdict"]) == (reach, vanishing)
+
+
+def test_the_answer_about_what_a_gradient_reaches_has_the_training_budget() -> None:
+    assert f"after {STEPS} training steps its gradient" in reached()["vanishing"]["answer"]
+    row = reached(trained=-0.2, right=lambda at: 1.0 if at["distance"] < 10 else 0.2)["vanishing"]
+    assert row["condition"] == f"after {STEPS} training steps"
+    # -2 decades are within the interval of distance 10: the ones before are surely within reach.
+    assert "its gradient reaches 9 pairs back" in row["answer"]
+
+
+def test_too_few_seeds_are_blamed_only_where_more_would_decide() -> None:
+    wide = reached(trained=-0.15, error=0.5, right=lambda at: 2.0)["vanishing"]
+    assert "the intervals are too wide to decide" in wide["condition"]
+    mixed = reached(right=lambda at: 1.0 if at["distance"] < 10 else 0.2)["vanishing"]
+    assert mixed["condition"] == (
+        "within reach of its gradient the fixed vector answers some distances and others not"
+    )
+
+
+def test_a_norm_that_underflows_before_training_is_0() -> None:
+    frame = reach_table(trained=-0.02)
+    gone = (frame["metric"] == "relative_log10_norm") & (frame["distance"] == 15)
+    frame = frame[~(gone & (frame["stage"] == "initial") & (frame["reader"] == "fixed"))]
+    assert "(0 before training)" in judged("reach", frame)["vanishing"]["answer"]
 
 
 def test_a_derivative_that_underflows_is_not_judged() -> None:

@@ -170,8 +170,22 @@ def test_the_jacobian_by_each_state_is_a_finite_difference(reader, length):
         assert_allclose(norms[:, t], expected, atol=1e-9)
 
 
+@pytest.mark.parametrize("few", [0, recurrent.FEW])
+def test_sums_by_symbol_are_those_of_a_loop(few, monkeypatch):
+    monkeypatch.setattr(recurrent, "FEW", few)
+    symbols, rows = sequences().keys, normal(N_RUNS, LENGTH * BATCH, N)
+    expected = np.zeros((N_RUNS, N_KEYS + 1, N))
+    for run, row in np.ndindex(N_RUNS, LENGTH * BATCH):
+        expected[run, symbols[run].flat[row]] += rows[run, row]
+    # One symbol more than occurs. Sums of at most 15 numbers of size 1 in another order.
+    found = recurrent._by_symbol(symbols, rows, N_KEYS + 1)
+    assert_allclose(found, expected, atol=100 * EPS[np.float64])
+
+
+@pytest.mark.parametrize("few", [0, recurrent.FEW])
 @pytest.mark.parametrize("reader", READERS)
-def test_a_run_does_not_depend_on_the_runs_beside_it(reader, monkeypatch):
+def test_a_run_does_not_depend_on_the_runs_beside_it(reader, few, monkeypatch):
+    monkeypatch.setattr(recurrent, "FEW", few)
     # Small blocks, so that the additive score is cut as it is at large widths.
     monkeypatch.setattr(recurrent, "BLOCK", BATCH * D_K)
     parameters, data = model(reader, n_runs=3), sequences(n_runs=3)

@@ -34,7 +34,7 @@ from sqrtdk.experiments import precision, scaling
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.figures import FIGURES
 from sqrtdk.keys import Column
-from sqrtdk.report import gallery, svg, words
+from sqrtdk.report import files, gallery, svg, words
 from sqrtdk.report.gallery import read_caption
 from sqrtdk.report.page import render
 from sqrtdk.report.words import prose
@@ -870,3 +870,13 @@ def test_a_block_has_the_distances_that_its_sources_have_and_only_some_of_many(
     assert first[:8] == [two, "0", "1", four, "0", "1", "2", "3"]
     assert first[8:] == [many, "0", "3", "6", "9", "12", "15"]
     assert "Shown: 6 of 16 values of distance." in text
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_a_row_is_said_to_be_a_cell_where_cells_have_one(name: str) -> None:
+    module = EXPERIMENTS[name]
+    keys = {key.name for key in module.KEYS if key.axis}
+    more = {column.name for column in module.COLUMNS if column.axis} - keys
+    note = files.known([name])[f"{name}/runs.csv"].note
+    assert (note == "One row per cell.") == (not more)
+    assert note == module.ROW

@@ -280,11 +280,13 @@ CLAIMS = (
         "Every reader at the learning rate, of those tried, at which most seeds reach an accuracy "
         f"of {SOLVED}, and in the fewest steps. Behind is what gets there with fewer seeds (by "
         f"Fisher's exact test, below {judges_recall.CHANCE}) or, where all do, in more steps. "
-        "True where, at the largest d_k, unscaled dot attention is behind scaled dot attention "
-        "and behind itself at the smallest d_k, while additive and scaled dot attention get there "
-        "with more than half of the seeds and not behind themselves at the smallest d_k. Where it "
-        f"is not: false if that d_k is {LARGE} or more, or the others do not keep up; else not "
-        "measured.",
+        "The others keep up where, at every d_k, additive and scaled dot attention get there with "
+        "more than half of the seeds and not behind themselves at the smallest d_k; where the "
+        f"intervals leave that open, with all seeds in surely fewer than {FACTOR} times the steps. "
+        "True where they do and, at the largest d_k, unscaled dot attention is behind scaled dot "
+        "attention and behind itself at the smallest d_k. False where one of them surely does not "
+        f"keep up; or where that d_k is {LARGE} or more and unscaled dot attention is surely not "
+        "behind. Else not measured.",
         "score_width-d_k",
         judges_recall.score_width,
         experiment="score_width",
@@ -306,8 +308,11 @@ CLAIMS = (
         "vanishing",
         "The fixed vector fails because the gradient does not reach far back.",
         "Within reach are the distances at which, after training, the norm of the derivative is "
-        "more than 1/100 of that at distance 0. True where the fixed vector answers those with an "
-        f"accuracy above {SOLVED} and there are others; false where it is below at all of those.",
+        "surely more than 1/100 of that at distance 0, beyond it those at which it is surely less. "
+        "True where the fixed vector answers those within reach with an accuracy above "
+        f"{SOLVED} and some are beyond; false where it is below at all of those within reach. Not "
+        "measured where it is above at some of them and below at others, or answers every "
+        "distance.",
         "reach-distance",
         judges_recall.vanishing,
         experiment="reach",

@@ -11,7 +11,7 @@ import pandas as pd
 
 from sqrtdk.estimates import Estimate, MissingError, estimate, past, percent, ratio
 from sqrtdk.experiments.encoder_decoder import SOLVED
-from sqrtdk.judges import LARGE, Reading, every, exists
+from sqrtdk.judges import FACTOR, LARGE, Reading, every, exists
 from sqrtdk.recurrent import READERS
 from sqrtdk.series import Whole
 
@@ -35,7 +35,11 @@ def parts(*axes: str) -> Callable[[Mapping[str, Any], pd.DataFrame], Sequence[Wh
     def found(settings: Mapping[str, Any], table: pd.DataFrame) -> list[Whole]:
         varying = [name for name in axes if len(set(table[name])) > 1]
         return [
-            Whole(rows, ", ".join(f"{name} = {rows[name].iloc[0]}" for name in varying))
+            Whole(
+                rows,
+                ", ".join(f"{name} = {rows[name].iloc[0]}" for name in varying),
+                settings=settings,
+            )
             for _, rows in table.groupby(list(axes), sort=True)
         ]
 
@@ -159,10 +163,32 @@ def _behind(slow: _Best, fast: _Best) -> bool | None:
             return False
         alone = slow.seeds == fast.seeds == 1
         return True if alone or _chance(slow, fast) < CHANCE else None
+    over = _over(slow, fast)
+    return past(over, 1.0, above=True) if over else None
+
+
+def _over(slow: _Best, fast: _Best) -> Estimate | None:
+    """How many times the steps one takes, where all seeds of both get there."""
+    if slow.there < slow.seeds or fast.there < fast.seeds:
+        return None
     if slow.steps is None or fast.steps is None:
         return None
-    over = ratio({0: slow.steps}, {0: fast.steps})
-    return past(over[0], 1.0, above=True) if over else None
+    return ratio({0: slow.steps}, {0: fast.steps}).get(0)
+
+
+def _keeps(wide: _Best, narrow: _Best) -> bool | None:
+    """Whether a reader learns the task with most seeds and not behind itself at a smaller d_k.
+
+    No interval shows that two numbers are equal: where it leaves open which is larger, fewer than
+    `FACTOR` times the steps are no lag.
+    """
+    if wide.there <= wide.seeds / 2:
+        return False
+    behind = _behind(wide, narrow)
+    if behind is not None:
+        return not behind
+    over = _over(wide, narrow)
+    return True if over and past(over, FACTOR, above=False) else None
 
 
 def _chance(slow: _Best, fast: _Best) -> float:
@@ -186,17 +212,24 @@ def score_width(whole: Whole) -> Reading:
     small, large = sizes[0], sizes[-1]
     behind = {d_k: _behind(dot[d_k], scaled[d_k]) for d_k in sizes}
     grown = every((behind[large], _behind(dot[large], dot[small])))
-    if grown is not True and large < LARGE:
-        raise MissingError(
-            f"no difference is certain at d_k = {large}, the largest; larger may differ"
-        )
-    others = [bests[name] for name in ("additive", "scaled_dot")]
-    keep = all(
-        curve[d_k].there > curve[d_k].seeds / 2 and _behind(curve[d_k], curve[small]) is not True
-        for curve in others
+    keeps = {
+        (name, d_k): _keeps(bests[name][d_k], bests[name][small])
+        for name in ("additive", "scaled_dot")
         for d_k in sizes
-    )
+    }
+    keep = every(keeps.values())
+    if keep is not False and grown is not True and large < LARGE:
+        raise MissingError(
+            f"at d_k = {large}, the largest, it is not certain that unscaled dot attention is "
+            "behind; at larger it may be"
+        )
     holds = every((grown, keep))
+    lost = [(d_k, name) for (name, d_k), state in keeps.items() if state is False]
+    lag = ""
+    if lost:
+        at, name = max(lost)
+        lag = f" Attention with {name} scores does not keep up: at d_k = {at} it "
+        lag += f"{bests[name][at].text}."
     first = next((d for d in sizes if all(behind[x] is True for x in sizes if x >= d)), large)
     rates = sorted({float(x) for x in whole.table["learning_rate"]})
     steps = int(whole.table["step"].max())
@@ -206,13 +239,13 @@ def score_width(whole: Whole) -> Reading:
         if name != "fixed"
     )
     end = dot[large].accuracy
-    verb = "falls" if grown else "does not fall"
+    verb = "falls" if grown else "does not fall" if grown is False else "does not surely fall"
     return Reading(
         holds,
         f"to an accuracy of {SOLVED}: {shown}",
         f"Unscaled dot attention {verb} behind as d_k grows: to an accuracy of {SOLVED}, at d_k = "
         f"{large}, it {dot[large].text}; scaled dot attention {scaled[large].text}, additive "
-        f"attention {bests['additive'][large].text}.",
+        f"attention {bests['additive'][large].text}.{lag}",
         f"accuracy of unscaled dot attention at d_k = {large}",
         end,
         abs(end.mean - SOLVED),
@@ -282,25 +315,34 @@ def vanishing(whole: Whole) -> Reading:
     kept = _reach(whole, "trained", "relative_log10_norm")["fixed"]
     right = _reach(whole, "trained", "accuracy")["fixed"]
     before = _reach(whole, "initial", "relative_log10_norm")["fixed"]
-    near = [d for d, value in kept.items() if past(value, GONE, above=True)]
-    beyond = [d for d in kept if d not in near]
-    answered = every(past(right[d], SOLVED, above=True) for d in near)
-    unanswered = every(past(right[d], SOLVED, above=False) for d in near)
-    if answered and not beyond:
+    states = {d: past(value, GONE, above=True) for d, value in kept.items()}
+    near = [d for d, state in states.items() if state is True]
+    # A norm that is 0 with every seed has no logarithm, and no row.
+    beyond = exists(past(kept[d], GONE, above=False) if d in kept else True for d in right)
+    answers = {past(right[d], SOLVED, above=True) for d in near}
+    if {True, False} <= answers:
+        # Neither side: no more seeds would decide it.
+        raise MissingError(
+            "within reach of its gradient the fixed vector answers some distances and others not"
+        )
+    if answers == {True} and beyond is False:
         raise MissingError("the fixed vector answers every distance")
-    holds = False if unanswered else True if answered else None
+    holds = False if answers == {False} else every((*answers, beyond))
+    steps = int(whole.settings["steps"])
     far, best = max(near), max(right.values(), key=lambda value: value.mean)
-    everywhere = "every distance" if not beyond else f"the distances up to {far}"
+    everywhere = "reaches every distance," if len(near) == len(right) else "reaches"
+    start = _share(before[far]) if far in before else "0"
     return Reading(
         holds,
-        f"{far} pairs back the norm is {_share(before[far])} of the last one before training and "
+        f"{far} pairs back the norm is {start} of the last one before training and "
         f"{_share(kept[far])} after, the accuracy {percent(right[far])} there and at best "
         f"{percent(best)}",
-        f"Reach is {'' if holds else 'not '}what the fixed vector lacks: after training its "
-        f"gradient reaches {everywhere}, {far} pairs back with {_share(kept[far])} of its last "
-        f"norm ({_share(before[far])} before training), and it answers {percent(best)} rightly at "
-        "the best distance.",
+        f"Reach is {'' if holds else 'not '}what the fixed vector lacks: after {steps} training "
+        f"steps its gradient {everywhere} {far} pairs back with {_share(kept[far])} of its last "
+        f"norm ({start} before training), and it answers {percent(best)} rightly at the best "
+        "distance.",
         "best accuracy of the trained fixed vector at any distance",
         best,
         abs(best.mean - SOLVED),
+        f"after {steps} training steps",
     )

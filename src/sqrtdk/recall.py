@@ -27,7 +27,7 @@ HELD_OUT = 128
 """Sequences of a seed that its accuracy is measured on, drawn apart from those of the training."""
 
 CHUNK = 64
-"""Batches that are drawn at once. Changes memory, never a number."""
+"""Training batches that are drawn at once. Changes memory, never a number."""
 
 # The position of a name is part of a stream's key: append, never reorder.
 _ARRAYS = (
@@ -53,22 +53,29 @@ def batches(seeds: Sequence[int], *, length: int, batch: int, held: bool) -> Ite
     streams = [
         [stream(f"{prefix}{name}", seed) for name in ("keys", "values", "asked")] for seed in seeds
     ]
-    shape = (CHUNK, batch, length)
+    # Of the held-out ones a single batch is asked for.
+    chunk = 1 if held else CHUNK
     while True:
-        drawn = [
-            (
-                np.argsort(keys.random(shape), axis=-1),
-                values.integers(0, N_VALUES, shape),
-                asked.integers(0, length, shape[:-1]),
-            )
-            for keys, values, asked in streams
-        ]
-        keys, values = (
-            np.ascontiguousarray(np.array(one).transpose(1, 0, 3, 2))
-            for one in ([keys for keys, _, _ in drawn], [values for _, values, _ in drawn])
-        )
-        asked = np.array([asked for _, _, asked in drawn]).swapaxes(0, 1)
-        yield from map(Sequences, keys, values, asked)
+        drawn = _draw(streams, (chunk, batch, length))
+        for place in range(chunk):
+            # A view would keep the whole chunk while the next one is drawn.
+            yield Sequences(*(one[place].copy() for one in drawn))
+        del drawn
+
+
+def _draw(streams: list[list[np.random.Generator]], shape: tuple[int, int, int]) -> list[Ints]:
+    """Keys and values [chunk, n_runs, length, batch] and the pairs asked, [chunk, n_runs, batch].
+
+    Run by run into its place, so that no second copy of them all is made.
+    """
+    chunk, batch, length = shape
+    keys, values = (np.empty((chunk, len(streams), length, batch), dtype=int) for _ in range(2))
+    asked = np.empty((chunk, len(streams), batch), dtype=int)
+    for run, (of_keys, of_values, of_asked) in enumerate(streams):
+        keys[:, run] = np.argsort(of_keys.random(shape), axis=-1).swapaxes(1, 2)
+        values[:, run] = of_values.integers(0, N_VALUES, shape).swapaxes(1, 2)
+        asked[:, run] = of_asked.integers(0, length, shape[:-1])
+    return [keys, values, asked]
 
 
 def held_out(seeds: Sequence[int], length: int) -> Sequences:
@@ -77,9 +84,10 @@ def held_out(seeds: Sequence[int], length: int) -> Sequences:
 
 
 def unasked_accuracy(values: Ints) -> Floats:
-    """How often the most frequent value of a sequence is the answer, [n_runs].
+    """Share of the pairs that have the most frequent value of their sequence, [n_runs].
 
-    The best answer of who knows all values [n_runs, length, batch] but not whose they are.
+    How often that value is the answer, expected over which pair is asked about: the best answer
+    of who knows all values [n_runs, length, batch] but not whose they are.
 
     >>> unasked_accuracy(np.array([[[3], [5], [3], [1]]]))
     array([0.5])

@@ -30,6 +30,10 @@ READERS = ("fixed", "additive", "dot", "scaled_dot")
 BLOCK = 2**16
 """Numbers of the additive score that are worked on at once: half a MiB, which a cache holds."""
 
+FEW = 32
+"""Up to so many symbols a product with ones and zeros sums faster than bins. The zeros of more take
+memory as the square of the length. Changes the order of a sum."""
+
 
 class Sequences(NamedTuple):
     """Sequences of pairs: `keys` and `values` [n_runs, length, batch] are numbers of symbols.
@@ -197,8 +201,8 @@ def backward(
     _, inputs = through_time(parameters, states, d_states)
     rows = _rows(inputs)
     return gradients | {
-        "e_key": _turned(_rows(_one_hot(data.keys, len(parameters["e_key"][0])))) @ rows,
-        "e_value": _turned(_rows(_one_hot(data.values, len(parameters["e_value"][0])))) @ rows,
+        "e_key": _by_symbol(data.keys, rows, len(parameters["e_key"][0])),
+        "e_value": _by_symbol(data.values, rows, len(parameters["e_value"][0])),
         "w_h": _turned(_rows(states[:, :-1])) @ _rows(inputs[:, 1:]),
         "b_h": np.sum(rows, axis=1, keepdims=True),
     }
@@ -314,6 +318,17 @@ def _rows(x: Floats) -> Floats:
     """[n_runs, length, batch, n] to [n_runs, length * batch, n]."""
     n_runs, length, batch, n = x.shape
     return x.reshape(n_runs, length * batch, n)
+
+
+def _by_symbol(symbols: Ints, rows: Floats, count: int) -> Floats:
+    """Sums of the rows [n_runs, length * batch, n] of each symbol, [n_runs, count, n]."""
+    if count <= FEW:
+        return _turned(_rows(_one_hot(symbols, count))) @ rows
+    found = np.empty((len(rows), count, rows.shape[-1]))
+    for run, unit in np.ndindex(len(rows), rows.shape[-1]):
+        # One row after the other: the order of a sum is the same whatever is trained beside it.
+        found[run, :, unit] = np.bincount(symbols[run].ravel(), rows[run, :, unit], count)
+    return found
 
 
 def _one_hot(symbols: Ints, count: int) -> Floats:

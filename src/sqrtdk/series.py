@@ -5,6 +5,7 @@ The arms of a series are known by what their scale rule does; nothing here judge
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import pandas as pd
@@ -72,6 +73,8 @@ class Whole(NamedTuple):
     table: pd.DataFrame
     label: str = ""
     unrelated: bool = True
+    settings: Mapping[str, Any] = MappingProxyType({})
+    """The experiment's, for what no column of the table says."""
 
 
 def series_of(settings: Mapping[str, Any], table: pd.DataFrame) -> list[Series]:

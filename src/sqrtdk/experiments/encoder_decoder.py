@@ -5,14 +5,14 @@ readers × seeds, a row for each logged step. Some seeds are trained at once, wh
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from sqrtdk import keys, metrics, recall, recurrent
 from sqrtdk.attention import Floats
-from sqrtdk.cells import Cell, main
+from sqrtdk.cells import Cell, main, once
 from sqrtdk.keys import Column, Key
 from sqrtdk.tables import Row
 
@@ -51,6 +51,7 @@ KEYS: tuple[Key, ...] = (*AXES, STEPS, BATCH, LOG_EVERY)
 WITHIN: tuple[str, ...] = ("reader",)
 FACTORS_ONLY = False
 HAS_THEORY = False
+ROW = "One row per logged step of a cell."
 
 SOLVED = 0.9
 """Accuracy from which on the task counts as learnt."""
@@ -69,8 +70,9 @@ COLUMNS: tuple[Column, ...] = (
     ),
     Column(
         "unasked_accuracy",
-        "Share of the held-out sequences whose answer is their most frequent value: what is right "
-        "without knowing which value belongs to which key.",
+        "Share of the pairs of the held-out sequences that have the most frequent value of their "
+        "sequence: the expected accuracy, over which pair is asked about, of an answer that knows "
+        "all values but not which belongs to which key.",
         "share",
     ),
     Column("loss", "Cross-entropy of the answer, mean over the held-out sequences.", "nats"),
@@ -118,13 +120,30 @@ COLUMNS: tuple[Column, ...] = (
 
 def memory(slab: dict[str, Any]) -> int:
     """Bytes that the seeds that are trained at once take at their peak."""
-    length, n, d_k = slab["length"], slab["hidden"], slab["d_k"]
-    rows = length * max(slab["batch"], recall.HELD_OUT)
-    # About seven state-sized arrays, two of the additive layer; parameters, moments and gradients;
-    # and the symbols of the batches drawn at once.
-    weights = n * (2 * n + d_k + 3 * length) + length * d_k
-    drawn = 4 * recall.CHUNK * length * slab["batch"]
-    return int(8 * TOGETHER * (7 * rows * n + 2 * rows * d_k + 6 * weights + drawn))
+    return peak(slab, states=3, layers=1)
+
+
+def peak(slab: dict[str, Any], *, states: int, layers: int) -> int:
+    """The same where an evaluation holds so many arrays as large as the states and as `match`."""
+    length, n, batch = slab["length"], slab["hidden"], slab["batch"]
+    readers = slab["reader"]
+    d_k = 0 if set(readers) == {"fixed"} else slab["d_k"]
+    # Only the additive score has a layer for each state.
+    match = d_k if "additive" in readers else 0
+    rows, held = length * batch, length * recall.HELD_OUT
+    # What training keeps while the held-out sequences are evaluated; backpropagation needs seven
+    # arrays as large as the states, but not at the same time.
+    evaluation = rows * (n + match) + held * (states * n + layers * match)
+    evaluation += recall.HELD_OUT * (1 + layers) * d_k
+    ones = max(recall.N_VALUES, length if length <= recurrent.FEW else 0)
+    training = rows * (7 * n + match + ones)
+    # Parameters, two moments, gradient, scratch, and the gradient's parts.
+    weights = 6 * (n * (2 * n + d_k + 2 * length + 2 * recall.N_VALUES) + length * d_k)
+    # Keys and values: of a chunk of batches and of the held-out sequences, whose values are counted
+    # once; and one run's as they are drawn.
+    drawn = (2 + 2 / TOGETHER) * recall.CHUNK * rows + 3 * held
+    blocks = 2 * recurrent.BLOCK
+    return int(8 * (TOGETHER * (max(evaluation, training) + weights + drawn) + blocks))
 
 
 def seconds(slab: dict[str, Any]) -> float:
@@ -153,7 +172,7 @@ def trained_together(
     for reader in slab["reader"]:
         for first in range(start, stop, TOGETHER):
             seeds = range(first, min(first + TOGETHER, stop))
-            together = cache(partial(measure, reader, seeds, **training))
+            together = once(partial(measure, reader, seeds, **training))
             for run, seed in enumerate(seeds):
                 axes = {name: slab[name] for name in names} | {"reader": reader, "seed": seed}
                 yield axes, partial(_rows_of, together, run)

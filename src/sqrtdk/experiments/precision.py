@@ -53,6 +53,7 @@ KEYS: tuple[Key, ...] = (
 WITHIN: tuple[str, ...] = ("input_sd", "precision", "order")
 FACTORS_ONLY = True
 HAS_THEORY = False
+ROW = "One row per cell."
 
 COLUMNS: tuple[Column, ...] = (
     *(keys.axis_column(key) for key in KEYS),

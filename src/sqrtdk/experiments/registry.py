@@ -32,6 +32,8 @@ class Experiment(Protocol):
     """Whether its columns are those that `theory` has expectations of."""
     COLUMNS: tuple[Column, ...]
     """The columns of its runs.csv."""
+    ROW: str
+    """What a row of it is, in a sentence."""
 
     def cells(self, slab: dict[str, Any]) -> Iterable[Cell]:
         """The cells of one slab."""

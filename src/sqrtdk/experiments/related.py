@@ -9,13 +9,24 @@ from sqrtdk.experiments.scaling import (
     FACTORS_ONLY,
     HAS_THEORY,
     KEYS,
+    ROW,
     WITHIN,
     cells,
     memory,
     seconds,
 )
 
-__all__ = ["COLUMNS", "FACTORS_ONLY", "HAS_THEORY", "KEYS", "WITHIN", "cells", "memory", "seconds"]
+__all__ = [
+    "COLUMNS",
+    "FACTORS_ONLY",
+    "HAS_THEORY",
+    "KEYS",
+    "ROW",
+    "WITHIN",
+    "cells",
+    "memory",
+    "seconds",
+]
 
 if __name__ == "__main__":
     main(cells, COLUMNS)

@@ -34,6 +34,7 @@ KEYS: tuple[Key, ...] = (
 WITHIN: tuple[str, ...] = ()
 FACTORS_ONLY = False
 HAS_THEORY = True
+ROW = "One row per cell."
 
 GRADIENTS = {
     "logits": "the logits (scores after scaling), one row a query",

@@ -92,6 +92,7 @@ KEYS: tuple[Key, ...] = (
 WITHIN: tuple[str, ...] = ("learning_rate",)
 FACTORS_ONLY = True
 HAS_THEORY = False
+ROW = "One row per logged step of a cell."
 
 _DIVERGED = "Empty where the run has diverged"
 _OVERFLOW = f"{_DIVERGED}, and where it needs a number beyond the largest float."

@@ -36,6 +36,7 @@ KEYS: tuple[Key, ...] = (SEED,)
 WITHIN: tuple[str, ...] = ()
 FACTORS_ONLY = True
 HAS_THEORY = False
+ROW = "One row per entry of an array."
 
 
 class Array(NamedTuple):

@@ -53,11 +53,9 @@ def known(experiments: Iterable[str]) -> dict[str, Table]:
     experiments = list(experiments)
     for name in experiments:
         schema = EXPERIMENTS[name].COLUMNS
+        result[f"{name}/runs.csv"] = Table(EXPERIMENTS[name].ROW, tuple(schema))
         if name in EXAMPLES:
-            result[f"{name}/runs.csv"] = Table("One row per entry of an array.", tuple(schema))
             continue
-        row = "One row per logged step of a cell." if name == "training" else "One row per cell."
-        result[f"{name}/runs.csv"] = Table(row, tuple(schema))
         result[f"{name}/summary.csv"] = Table(
             "One row per metric and combination of axes, over the seeds.", summary.columns(schema)
         )
