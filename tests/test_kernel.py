@@ -158,7 +158,7 @@ def test_single_precision_looks_sooner_at_what_a_gram_matrix_lost():
 
 
 def test_a_cell_that_fits_is_kept_whole_for_its_gram_matrices():
-    assert kernel.block_rows(1024, 1024, whole=True) == 1024
+    assert kernel.block_rows(1024, 1024, 2, whole=True) == 1024
     q, k, v, g = draw(1, 300, 500, 1200, 2)
     (by_gram,) = Kernel().measure(q, k, v, g, [Factor(0.03)])
     (formed,) = Kernel(gram=False).measure(q, k, v, g, [Factor(0.03)])

@@ -28,7 +28,8 @@ BLOCK_ENTRIES, BLOCK_ROWS = 2**17, 128
 queries at least, because sums over blocks and narrow matrix products cost more than that saves."""
 
 WHOLE_ENTRIES = 2**20
-"""Scores of a cell, at most, that are kept all at once where that allows for Gram matrices."""
+"""Scores of a cell, at most, that are kept at once where that allows for Gram matrices, or where
+vectors are long."""
 
 STRIP_ENTRIES = 2**15
 """Scores that the element-wise steps, all of them, work on before the next ones: their arrays
@@ -74,17 +75,20 @@ def batch_size(n_q: int, n_k: int, d_k: int, d_v: int) -> int:
     return max(1, min(BATCH_ENTRIES // (n_q * n_k), BATCH_VALUES // vectors))
 
 
-def block_rows(n_q: int, n_k: int, *, whole: bool) -> int:
+def block_rows(n_q: int, n_k: int, d: int, *, whole: bool) -> int:
     """Queries of one cell whose scores are kept at once; `whole` asks for all of them.
 
-    >>> block_rows(1024, 1024, whole=False), block_rows(1024, 1024, whole=True)
+    More for larger vectors, because the gradients of k and v are summed over the blocks, and that
+    costs as much for few queries as for many.
+
+    >>> block_rows(1024, 1024, 16, whole=False), block_rows(1024, 1024, 16, whole=True)
     (128, 1024)
-    >>> block_rows(65536, 65536, whole=True)
-    128
+    >>> block_rows(1024, 1024, 512, whole=False), block_rows(65536, 65536, 512, whole=True)
+    (512, 128)
     """
     if whole and n_q * n_k <= WHOLE_ENTRIES:
         return n_q
-    return min(n_q, max(BLOCK_ROWS, BLOCK_ENTRIES // n_k))
+    return min(n_q, max(BLOCK_ROWS, BLOCK_ENTRIES // n_k, min(d, WHOLE_ENTRIES // n_k)))
 
 
 def gram_serves(n_rows: int, n_summed: int, d: int) -> bool:
@@ -139,7 +143,7 @@ class Kernel:
             mask = np.broadcast_to(mask, (n_cells, n_q, n_k))
         d_k, d_v = q.shape[2], v.shape[2]
         grams = gram_norms(n_q, n_k, d_k, d_v) if self._gram else {}
-        step = block_rows(n_q, n_k, whole=any(grams.values()))
+        step = block_rows(n_q, n_k, max(d_k, d_v), whole=any(grams.values()))
         arms = [_Arm(rule, q, k, whole=step == n_q, grams=grams) for rule in rules]
         for start in range(0, n_q, step):
             queries = slice(start, min(start + step, n_q))

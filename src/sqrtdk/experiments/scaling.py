@@ -121,7 +121,7 @@ def memory(slab: dict[str, Any]) -> int:
     # q, k, v and g, once more while they are drawn and cast.
     drawn = 2 * (n_q + n_k) * (d_k + d_v)
     grams = kernel.gram_norms(n_q, n_k, d_k, d_v).values()
-    rows = kernel.block_rows(n_q, n_k, whole=any(grams))
+    rows = kernel.block_rows(n_q, n_k, max(d_k, d_v), whole=any(grams))
     # Scores, dL/d weights, weights, gradient; twice more and some for rules that look at q and k.
     plain = all(scales.is_factor(rule) for rule in rules.values())
     blocks = (4 if plain else 14) * rows * n_k
