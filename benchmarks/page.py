@@ -240,19 +240,24 @@ def _grows(values: Mapping[str, np.ndarray], what: str, sizes: Mapping[str, int]
     return {what: shown(list(np.polyfit(x, np.log(each), 1)[0]), 2)}
 
 
-LINES = {
-    "torch_single": "PyTorch, cell by cell",
-    "torch_batched": "PyTorch autograd, batched",
-    "jax_batched": "JAX, batched",
-    "jacobian": "explicit Jacobians",
-    "chapter": "the chapter's code",
-    "readable": "the readable formulas",
-    "columns": "kernel and all columns",
-    "kernel_direct": "kernel, gradients formed",
-    "kernel_gram": "kernel",
-    "random_numbers": "its random numbers",
-    "floor": "floor: products and exp",
+KERNEL, CHAPTER = style.FIXED["on"], style.FIXED["off"]
+
+LOOKS = {
+    "torch_single": ("PyTorch, cell by cell", style.CYCLE[1], "^", "--"),
+    "torch_batched": ("PyTorch autograd, batched", style.CYCLE[1], "^", "-"),
+    "jax_batched": ("JAX, batched", style.CYCLE[2], "v", "-"),
+    "jacobian": ("explicit Jacobians", style.INK, "P", ""),
+    "chapter": ("the chapter's code", CHAPTER, "s", "-"),
+    "readable": ("the readable formulas", CHAPTER, "s", "--"),
+    "columns": ("kernel and all columns", KERNEL, "o", ":"),
+    "kernel_direct": ("kernel, gradients formed", KERNEL, "o", "--"),
+    "kernel_gram": ("kernel", KERNEL, "o", "-"),
+    "random_numbers": ("its random numbers", style.CYCLE[0], "d", ":"),
+    "floor": ("floor: products and exp", style.INK, "", "-"),
 }
+"""Name, colour, marker and line of each contestant: one colour for each code."""
+
+LINES = {name: look[0] for name, look in LOOKS.items()}
 
 
 def draw(rounds: Rounds) -> Figure:
@@ -262,14 +267,7 @@ def draw(rounds: Rounds) -> Figure:
         figure = Figure(figsize=(2.6 * len(ns) + 1.2, 4.4), layout="constrained")
         axes = figure.subplots(1, len(ns), sharey=True, squeeze=False)[0]
         handles = {}
-        for place, (name, label) in enumerate(LINES.items()):
-            look = {
-                "color": style.CYCLE[place % len(style.CYCLE)],
-                "marker": (*style.MARKERS, "o", "s")[place],
-                "linestyle": "--" if place % 2 else "-",
-            }
-            if name == "floor":
-                look = {"color": style.INK, "marker": "", "linestyle": "-"}
+        for name, (label, color, marker, line_style) in LOOKS.items():
             for axis, n in zip(axes, ns, strict=True):
                 cases = [case for case in rounds.cases(name, "floor") if case[0] == n]
                 if not cases:
@@ -278,13 +276,12 @@ def draw(rounds: Rounds) -> Figure:
                     rounds.total(name, "float64", [case]) / rounds.total("floor", "float64", [case])
                     for case in cases
                 ]
+                ds, middle = [d for _, d in cases], np.median(each, axis=1)
                 (line,) = axis.plot(
-                    [d for _, d in cases], np.median(each, axis=1), markersize=4, **look
+                    ds, middle, color=color, marker=marker, linestyle=line_style, markersize=4
                 )
-                axis.fill_between(
-                    [d for _, d in cases], np.min(each, axis=1), np.max(each, axis=1),
-                    color=look["color"], alpha=0.15, linewidth=0,
-                )  # fmt: skip
+                low, high = np.min(each, axis=1), np.max(each, axis=1)
+                axis.fill_between(ds, low, high, color=color, alpha=0.15, linewidth=0)
                 handles[label] = line
         for axis, n in zip(axes, ns, strict=True):
             axis.set_xscale("log", base=2)
