@@ -2,15 +2,17 @@
 
 import itertools
 import math
+import sys
+import types
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-import sqrtdk.attention
 import sqrtdk.gradients
 from sqrtdk import (
     attention,
@@ -20,6 +22,7 @@ from sqrtdk import (
     distances,
     exact,
     inputs,
+    kernel,
     scales,
     summary,
     tails,
@@ -98,43 +101,40 @@ def scaled_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scales, "rule", twice)
 
 
-def softmax_over_queries(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = attention.softmax
-    monkeypatch.setattr(
-        sqrtdk.attention,
-        "softmax",
-        lambda logits, mask=None: np.swapaxes(original(np.swapaxes(logits, -1, -2)), -1, -2),
-    )
+def kernel_with(old: str, new: str) -> Callable[[pytest.MonkeyPatch], None]:
+    """The kernel with one line of its source changed."""
+
+    def mutate(monkeypatch: pytest.MonkeyPatch) -> None:
+        source = Path(kernel.__file__).read_text(encoding="utf-8")
+        assert source.count(old) == 1, old
+        mutant = types.ModuleType("mutant")
+        monkeypatch.setitem(sys.modules, "mutant", mutant)
+        exec(compile(source.replace(old, new), "mutant", "exec"), mutant.__dict__)
+        monkeypatch.setattr(scaling, "Kernel", mutant.Kernel)
+
+    return mutate
 
 
-def wrong_sign(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        sqrtdk.gradients,
-        "softmax_backward",
-        lambda weights, d_weights: (
-            weights * (d_weights + np.sum(weights * d_weights, axis=-1, keepdims=True))
-        ),
-    )
+LINES = {
+    "wrong sign": ("np.subtract(d, (ed[strip]", "np.add(d, (ed[strip]"),
+    "forgotten scale": ("= of_q * (factor or 1.0)", "= of_q"),
+    "largest weight forgotten": ("p_max = 1.0 / (1.0 + r[strip])", "p_max = 1.0 / r[strip]"),
+    "entropy of the others": ("entropy = np.log1p(r) + below_max", "entropy = below_max"),
+    "another array for q": ('("k", d_scores, block.q, k_extra)', '("k", d_scores, block.g, None)'),
+}
+
+MUTANTS = {"scaled twice": scaled_twice} | {
+    name: kernel_with(old, new) for name, (old, new) in LINES.items()
+}
 
 
-def forgotten_scale(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = Factor.backward
-
-    def unscaled(self: Factor, d_logits: Any, *others: Any, **more: Any) -> Any:
-        return original(self, d_logits, *others, **more)._replace(scores=d_logits)
-
-    monkeypatch.setattr(Factor, "backward", unscaled)
-
-
-@pytest.mark.parametrize(
-    "mutate", [scaled_twice, softmax_over_queries, wrong_sign, forgotten_scale]
-)
+@pytest.mark.parametrize("mutant", MUTANTS)
 def test_the_gate_is_closed_for_a_wrong_core(
     monkeypatch: pytest.MonkeyPatch,
     known: dict[tuple[Any, ...], float],
-    mutate: Callable[[pytest.MonkeyPatch], None],
+    mutant: str,
 ) -> None:
-    mutate(monkeypatch)
+    MUTANTS[mutant](monkeypatch)
     assert not gate(known).passed
 
 

@@ -722,7 +722,7 @@ def test_an_axis_of_counts_is_linear_and_has_whole_ticks():
         figure = BUILD["encoder_decoder"]["curves"]({"summary": recall_table("encoder_decoder")})
     for axes in figure.axes:
         assert axes.get_xscale() == "linear"
-        assert axes.get_xlabel() == "step (steps)"
+        assert axes.get_xlabel() == "step"
         assert all(tick == int(tick) for tick in axes.get_xticks())
 
 

@@ -98,9 +98,9 @@ def test_at_one_dimension_the_two_arms_are_equal_to_the_bit(smoke: Path) -> None
     assert len(off) == 8
 
 
-def test_a_second_run_has_nothing_to_do(smoke: Path, tmp_path: Path) -> None:
-    shutil.copytree(smoke, tmp_path, dirs_exist_ok=True)
-    done = snakemake(tmp_path, *SMOKE)
+def test_a_second_run_has_nothing_to_do(smoke: Path) -> None:
+    # Not in a copy, which Snakemake may find newer than what it knows.
+    done = snakemake(smoke, *SMOKE)
     assert done.returncode == 0
     assert "Nothing to be done" in done.stderr
 

@@ -126,7 +126,7 @@ def _describe(
     for column in columns.values():
         names = (across, *varying)
         column[0].axes.set_title(heading({name: column[0].of(name) for name in names}))
-        column[-1].axes.set_xlabel(f"{x.name} ({x.unit})")
+        column[-1].axes.set_xlabel(f"{x.name} ({x.unit})" if x.unit else x.name)
 
 
 def heading(values: Mapping[str, Any]) -> str:
