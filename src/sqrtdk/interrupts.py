@@ -7,7 +7,6 @@ SIGTERM waits for the jobs, and waits for ever where the signal comes while it h
 import contextlib
 import os
 import signal
-import sys
 from types import FrameType
 
 import psutil
@@ -26,21 +25,27 @@ def install() -> None:
 def stop(number: int, frame: FrameType | None) -> None:
     """Kill the jobs, say what it means, and end with the code that shells give a signal."""
     try:
+        said = _alone()
         for _ in range(3):
             # Again, because a thread of Snakemake may start the next job where one has ended.
             for process in psutil.Process().children(recursive=True):
                 with contextlib.suppress(psutil.Error):
                     process.kill()
-        _say(signal.Signals(number))
+        line = (
+            f"\nsqrtdk: stopped by {WORDS[signal.Signals(number)]}; what is finished is kept, and "
+            "the same command goes on from there\n"
+        )
+        # Not print: its buffer may be locked by what was interrupted.
+        os.write(said, line.encode())
     finally:
         # Whatever fails here, the terminal's end among it, Snakemake must not go on without jobs.
         os._exit(128 + number)
 
 
-def _say(number: signal.Signals) -> None:
-    line = (
-        f"\nsqrtdk: stopped by {WORDS[number]}; what is finished is kept, and the "
-        "same command goes on from there\n"
-    )
-    # Not print: its buffer may be locked by what was interrupted.
-    os.write(sys.stderr.fileno(), line.encode())
+def _alone() -> int:
+    """Standard error for this alone: what other threads still say of killed jobs goes nowhere."""
+    with contextlib.suppress(OSError):
+        said, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 2)
+        return said
+    return 2
