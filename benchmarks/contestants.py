@@ -130,33 +130,35 @@ def readable(case: Case) -> Run:
 
 def chapter(case: Case) -> Run:
     """NumPy as a chapter on attention writes it: the formulas, cell by cell and rule by rule."""
-    q, k, v, g = case.draw()
 
-    def run() -> None:
-        for cell in range(case.cells):
-            for scale in case.scales:
-                logits = q[cell] @ k[cell].T * scale
-                weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
-                weights /= weights.sum(axis=-1, keepdims=True)
-                np.sum(-weights * np.log(weights + 1e-12), axis=-1)
-                weights.max(axis=-1)
-                square = np.sum(weights**2, axis=-1)
-                np.sqrt(np.maximum(square - 2 * np.sum(weights**3, axis=-1) + square**2, 0))
-                d_weights = g[cell] @ v[cell].T
-                mean = np.sum(weights * d_weights, axis=-1, keepdims=True)
-                d_logits = weights * (d_weights - mean)
-                d_scores = d_logits * scale
-                for x in (
-                    d_logits, d_scores, d_scores @ k[cell], d_scores.T @ q[cell],
-                    weights.T @ g[cell],
-                ):  # fmt: skip
-                    np.linalg.norm(x, axis=-1)
+    def backward(weights: Array, d_weights: Array) -> Array:
+        np.sum(-weights * np.log(weights + 1e-12), axis=-1)
+        weights.max(axis=-1)
+        square = np.sum(weights**2, axis=-1)
+        np.sqrt(np.maximum(square - 2 * np.sum(weights**3, axis=-1) + square**2, 0))
+        mean = np.sum(weights * d_weights, axis=-1, keepdims=True)
+        d_logits: Array = weights * (d_weights - mean)
+        return d_logits
 
-    return run
+    return _cell_by_cell(case, backward)
 
 
 def jacobian(case: Case) -> Run:
     """The derivative of softmax as a matrix for each query."""
+
+    def backward(weights: Array, d_weights: Array) -> Array:
+        d_logits = np.empty_like(weights)
+        for row, p in enumerate(weights):
+            matrix = np.diag(p) - np.outer(p, p)
+            np.linalg.norm(matrix)
+            d_logits[row] = matrix @ d_weights[row]
+        return d_logits
+
+    return _cell_by_cell(case, backward)
+
+
+def _cell_by_cell(case: Case, backward: Callable[[Array, Array], Array]) -> Run:
+    """The plain way through a cell, with one's own way back through the softmax."""
     q, k, v, g = case.draw()
 
     def run() -> None:
@@ -165,12 +167,7 @@ def jacobian(case: Case) -> Run:
                 logits = q[cell] @ k[cell].T * scale
                 weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
                 weights /= weights.sum(axis=-1, keepdims=True)
-                d_weights = g[cell] @ v[cell].T
-                d_logits = np.empty_like(logits)
-                for row, p in enumerate(weights):
-                    matrix = np.diag(p) - np.outer(p, p)
-                    np.linalg.norm(matrix)
-                    d_logits[row] = matrix @ d_weights[row]
+                d_logits = backward(weights, g[cell] @ v[cell].T)
                 d_scores = d_logits * scale
                 for x in (
                     d_logits, d_scores, d_scores @ k[cell], d_scores.T @ q[cell],

@@ -59,6 +59,14 @@ SOLVED = 0.9
 TOGETHER = 8
 """Seeds that are trained at once."""
 
+UNASKED = Column(
+    "unasked_accuracy",
+    "Share of the pairs of the held-out sequences that have the most frequent value of their "
+    "sequence: the expected accuracy, over which pair is asked about, of an answer that knows "
+    "all values but not which belongs to which key.",
+    "share",
+)
+
 COLUMNS: tuple[Column, ...] = (
     *(keys.axis_column(key) for key in AXES),
     Column("step", "Training steps done.", read=int, axis=True),
@@ -68,13 +76,7 @@ COLUMNS: tuple[Column, ...] = (
         f"1/{recall.N_VALUES}.",
         "share",
     ),
-    Column(
-        "unasked_accuracy",
-        "Share of the pairs of the held-out sequences that have the most frequent value of their "
-        "sequence: the expected accuracy, over which pair is asked about, of an answer that knows "
-        "all values but not which belongs to which key.",
-        "share",
-    ),
+    UNASKED,
     Column("loss", "Cross-entropy of the answer, mean over the held-out sequences.", "nats"),
     Column(
         "reached_90",

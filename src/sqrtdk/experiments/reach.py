@@ -14,7 +14,7 @@ from sqrtdk import keys, recall, recurrent
 from sqrtdk.attention import Floats
 from sqrtdk.cells import Cell, main
 from sqrtdk.experiments import encoder_decoder
-from sqrtdk.experiments.encoder_decoder import AXES, BATCH, STEPS, trained_together
+from sqrtdk.experiments.encoder_decoder import AXES, BATCH, STEPS, UNASKED, trained_together
 from sqrtdk.keys import Column, Key
 from sqrtdk.recurrent import Parameters, Sequences
 from sqrtdk.tables import Row
@@ -64,13 +64,7 @@ COLUMNS: tuple[Column, ...] = (
         f"pair at this distance; chance is 1/{recall.N_VALUES}.",
         "share",
     ),
-    Column(
-        "unasked_accuracy",
-        "Share of the pairs of the held-out sequences that have the most frequent value of their "
-        "sequence: the expected accuracy, over which pair is asked about, of an answer that knows "
-        "all values but not which belongs to which key.",
-        "share",
-    ),
+    UNASKED,
 )
 
 
