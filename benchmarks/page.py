@@ -353,7 +353,10 @@ def main() -> None:
     rounds = Rounds(table)
     records = [json.loads(x.with_suffix(".json").read_text(encoding="utf-8")) for x in sources]
     loads = [record[when][0] for record in records for when in ("load", "load after")]
-    record = records[0] | {"loads": [min(loads), max(loads)]}
+    code: dict[str, list[str]] = {}
+    for source, one in zip(sources, records, strict=True):
+        code.setdefault(str(one["code"]["revision"]), []).append(source.stem)
+    record = records[0] | {"loads": [min(loads), max(loads)], "code": code}
     try:
         written = page(rounds, record, picture.name)
     except RoundsError as error:

@@ -143,7 +143,7 @@ RECORD = {
     },
     "blas": {"name": "a blas", "version": "1", "kernel": "a kernel"},
     "versions": {"numpy": "2"},
-    "code": {"revision": "0123abc"},
+    "code": {"0123abc": ["float64", "memory"]},
 }  # fmt: skip
 
 
