@@ -1,34 +1,58 @@
-"""Stop the smoke run at random moments, start it again, and see that nothing is lost.
+"""Stop a run at random moments or inside the writing of a file, and see that nothing is lost.
 
     python -m campaigns.crash [--times 50] [--signal KILL|TERM|INT] [--seed 0]
+    python -m campaigns.crash --inside
 
-Each trial sends the signal to the whole process group, at a moment drawn uniformly from the length
-of an undisturbed run, then gives the same command again. It counts as lost nothing if that run
-completes, every table has the bytes of the undisturbed one, and no shard that was whole when the
-signal came was computed again.
+Each trial stops the whole process group of a smoke run, at a moment drawn uniformly from its length
+or, with --inside, at three moments of the writing of each kind of file of a small run. Then it
+gives the same command again. It counts as lost nothing if that run completes, every table, figure
+and configuration has the bytes of an undisturbed run, no file that was half written is left, and
+no shard that was whole when the signal came was computed again.
 """
 
 import argparse
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
+
+from sqrtdk import tables
 
 ROOT = Path(__file__).resolve().parents[1]
 
-TABLES = ("**/*.csv", "**/*.svg", "config.yaml")
+SAME = ("**/*.csv", "**/.*.sha256", "**/*.svg", "**/*.png", "config.yaml")
+"""What has the same bytes every time; the page and the provenance name times."""
+
+SMOKE = ("grid=smoke",)
+SMALL = (
+    *("grid=smoke", "experiments=scaling", "d_k=[1,4]", "n_k=16", "n_q=16", "d_v=4"),
+    *("shard_seeds=2", "seeds=4"),
+)
+
+WHOLE_OR_ABSENT = ("half", "before", "after")
+OPENED = {
+    ".snakemake/sqrtdk": r"\.snakemake/sqrtdk/\w+\.yaml",
+    ".snakemake/metadata": r"\.snakemake/metadata/",
+    ".snakemake/incomplete": r"\.snakemake/incomplete/",
+    "results/.lock": r"results/\.lock",
+    "progress.log": r"progress\.log",
+    "a job's benchmark": r"results/shards/.*\.tsv",
+}
+"""Files that are not written whole or not at all: the run dies when they are there and empty."""
 
 
-def command(folder: Path) -> list[str]:
-    """The smoke run in a folder of its own."""
+def command(folder: Path, grid: tuple[str, ...]) -> list[str]:
+    """A run in a folder of its own."""
     return [
         sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"),
         "--workflow-profile", str(ROOT / "profiles/default"), "--directory", str(folder),
-        "--config", "grid=smoke",
+        "--config", *grid,
     ]  # fmt: skip
 
 
@@ -37,30 +61,32 @@ def contents(folder: Path) -> dict[str, bytes]:
     run = folder / "results/default"
     return {
         str(path.relative_to(run)): path.read_bytes()
-        for pattern in TABLES
+        for pattern in SAME
         for path in run.glob(pattern)
     }
 
 
-def shards(folder: Path) -> dict[str, int]:
-    """The shards that are there, and when they were written, in nanoseconds."""
+def whole(folder: Path) -> dict[str, int]:
+    """The shards that are there and whole, and when they were written, in nanoseconds."""
     return {
         str(path.relative_to(folder)): path.stat().st_mtime_ns
         for path in (folder / "results/shards").glob("*/*.csv")
+        if tables.is_whole(path)
     }
 
 
-def interrupt(folder: Path, number: signal.Signals, moment: float) -> tuple[int, float, str]:
-    """Start a run, stop it at a moment: exit code, seconds that it took to end, last line."""
-    process = subprocess.Popen(
-        command(folder), cwd=ROOT, start_new_session=True, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+def start(folder: Path, grid: tuple[str, ...], **variables: str) -> subprocess.Popen[str]:
+    """Start a run in a process group of its own."""
+    return subprocess.Popen(
+        command(folder, grid), cwd=ROOT, start_new_session=True, text=True,
+        env=os.environ | variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        # Whoever starts the campaign in the background may have Ctrl-C ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
-    try:
-        output, _ = process.communicate(timeout=moment)
-        return process.returncode, 0.0, output.strip().splitlines()[-1]
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, number)
+
+
+def end(process: subprocess.Popen[str]) -> tuple[float, str]:
+    """Wait for a run that was stopped: seconds that it took, its last line."""
     sent = time.monotonic()
     try:
         output, _ = process.communicate(timeout=60)
@@ -68,10 +94,97 @@ def interrupt(folder: Path, number: signal.Signals, moment: float) -> tuple[int,
         os.killpg(process.pid, signal.SIGKILL)
         output, _ = process.communicate()
         output += "\nhung for a minute"
-    # The group's other processes are gone too, or the next run would share the folder with them.
-    took = time.monotonic() - sent
     lines = output.strip().splitlines()
-    return process.returncode, took, lines[-1] if lines else ""
+    return time.monotonic() - sent, lines[-1] if lines else ""
+
+
+def lost(folder: Path, grid: tuple[str, ...], expected: dict[str, bytes]) -> tuple[int, list[str]]:
+    """Give the command again: how many shards were kept, and what was lost."""
+    before = whole(folder)
+    again = subprocess.run(
+        command(folder, grid), cwd=ROOT, check=False, capture_output=True, text=True
+    )
+    found = []
+    if again.returncode:
+        found.append(f"exit {again.returncode}: {again.stdout}{again.stderr}")
+    same = contents(folder)
+    found += [f"{name} differs" for name in expected if same.get(name) != expected[name]]
+    found += [f"{name} is new" for name in same.keys() - expected.keys()]
+    after = whole(folder)
+    found += [f"{name} computed again" for name, at in before.items() if after.get(name) != at]
+    found += [f"{path} is left" for path in (folder / "results").rglob(f"*{tables.PARTIAL}")]
+    return len(before), found
+
+
+def undisturbed(grid: tuple[str, ...]) -> tuple[float, dict[str, bytes], list[str]]:
+    """The length in seconds of a whole run, what it leaves, and the names of all of its files."""
+    with tempfile.TemporaryDirectory() as scratch:
+        began = time.monotonic()
+        subprocess.run(command(Path(scratch), grid), cwd=ROOT, check=True, capture_output=True)
+        length = time.monotonic() - began
+        files = [str(x.relative_to(scratch)) for x in Path(scratch).glob("results/**/*")]
+        print(f"undisturbed: {length:.1f} s", flush=True)
+        return length, contents(Path(scratch)), files
+
+
+def at_random(times: int, number: signal.Signals, seed: int) -> Iterator[tuple[str, list[str]]]:
+    """Trials at random moments: what was done, and what was lost."""
+    length, expected, _ = undisturbed(SMOKE)
+    rng = random.Random(seed)
+    done = 0
+    while done < times:
+        moment = rng.uniform(0, length)
+        with tempfile.TemporaryDirectory() as scratch:
+            process = start(Path(scratch), SMOKE)
+            try:
+                process.communicate(timeout=moment)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, number)
+            else:
+                # It was faster than the first one, and no trial.
+                length = moment
+                continue
+            took, line = end(process)
+            n_kept, found = lost(Path(scratch), SMOKE, expected)
+        if number != signal.SIGKILL and (process.returncode != 128 + number or took > 5):
+            found.append(f"exit {process.returncode} after {took:.1f} s: {line}")
+        done += 1
+        yield f"{number.name} at {moment:.1f} s, {n_kept} shards kept", found
+
+
+def kinds(files: list[str]) -> dict[str, str]:
+    """The kinds of files that are written whole or not at all: a regular expression for each."""
+    result = {}
+    for name in files:
+        if Path(name).suffix in (".csv", ".yaml", ".json", ".html", ".sha256", ".svg", ".png"):
+            shard = re.match(r"results/shards/\w+/", name)
+            kind = shard[0] if shard else name
+            # While it is written it bears its name after a dot.
+            parent, last = os.path.split(kind)
+            result[kind] = rf"{re.escape(parent)}/\.?{re.escape(last)}" + (
+                "" if shard else r"(\.|$)"
+            )
+    return dict(sorted(result.items()))
+
+
+def inside() -> Iterator[tuple[str, list[str]]]:
+    """Trials inside the writing of each kind of file: what was done, and what was lost."""
+    _, expected, files = undisturbed(SMALL)
+    plan = [(kind, at, rx) for kind, rx in kinds(files).items() for at in WHOLE_OR_ABSENT]
+    plan += [(kind, "opened", pattern) for kind, pattern in OPENED.items()]
+    for kind, moment, pattern in plan:
+        variables = {
+            "PYTHONPATH": str(Path(__file__).with_name("deadly")),
+            "DEADLY_FILE": pattern,
+            "DEADLY_MOMENT": moment,
+        }
+        with tempfile.TemporaryDirectory() as scratch:
+            process = start(Path(scratch), SMALL, **variables)
+            end(process)
+            n_kept, found = lost(Path(scratch), SMALL, expected)
+        if process.returncode != -signal.SIGKILL:
+            found.append(f"never killed, exit {process.returncode}")
+        yield f"KILL inside {kind}, {moment}, {n_kept} shards kept", found
 
 
 def main() -> None:
@@ -80,39 +193,18 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=50)
     parser.add_argument("--signal", choices=("KILL", "TERM", "INT"), default="KILL")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--inside", action="store_true")
     options = parser.parse_args()
     number = signal.Signals[f"SIG{options.signal}"]
-    rng = random.Random(options.seed)
-    with tempfile.TemporaryDirectory() as scratch:
-        start = time.monotonic()
-        subprocess.run(command(Path(scratch)), cwd=ROOT, check=True, capture_output=True)
-        length, expected = time.monotonic() - start, contents(Path(scratch))
-    print(f"undisturbed: {length:.1f} s, {len(expected)} files", flush=True)
-    lost, slowest = 0, 0.0
-    for trial in range(options.times):
-        with tempfile.TemporaryDirectory() as scratch:
-            folder, moment = Path(scratch), rng.uniform(0, length)
-            code, took, line = interrupt(folder, number, moment)
-            before = shards(folder)
-            again = subprocess.run(
-                command(folder), cwd=ROOT, check=False, capture_output=True, text=True
-            )
-            after = shards(folder)
-            recomputed = [name for name, when in before.items() if after.get(name) != when]
-            same = contents(folder) == expected
-            whole = again.returncode == 0 and same and not recomputed
-            lost += not whole
-            slowest = max(slowest, took)
-            print(
-                f"{trial + 1}: {options.signal} at {moment:.1f} s, exit {code} after {took:.2f} s, "
-                f"{len(before)} shards kept, "
-                + ("nothing lost" if whole else f"LOST: exit {again.returncode}, same bytes "
-                   f"{same}, computed again {recomputed}\n{again.stdout}{again.stderr}")
-                + f" | {line}",
-                flush=True,
-            )  # fmt: skip
-    print(f"{options.times} times {options.signal}: lost {lost}, slowest end {slowest:.2f} s")
-    sys.exit(lost > 0)
+    trials = inside() if options.inside else at_random(options.times, number, options.seed)
+    n_lost = n_trials = 0
+    for what, found in trials:
+        n_trials += 1
+        n_lost += bool(found)
+        print(f"{n_trials}: {what}, " + ("LOST: " + "\n".join(found) if found else "nothing lost"),
+              flush=True)  # fmt: skip
+    print(f"{n_trials} trials, lost {n_lost}")
+    sys.exit(n_lost > 0)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,9 @@ from sqrtdk.keys import Column
 
 Row = dict[str, Any]
 
+PARTIAL = ".partial"
+"""How the name of a file ends while it is being written, after a dot and its name to be."""
+
 
 class TableError(Exception):
     """A table that is not what its reader was promised; the message names the file and why."""
@@ -57,7 +60,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a file so that it is whole or absent, also when the process or machine dies."""
     data = content.encode() if isinstance(content, str) else content
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    handle, temporary = tempfile.mkstemp(PARTIAL, f".{path.name}.", path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)

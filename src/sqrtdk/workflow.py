@@ -21,6 +21,7 @@ from sqrtdk import (
     interrupts,
     lock,
     progress,
+    recovery,
     runs,
     shards,
     sources,
@@ -60,6 +61,7 @@ class Workflow:
         interrupts.install()
         # Not a parameter of a rule: a new command line alone makes no result stale.
         os.environ["SQRTDK_COMMAND"] = shlex.join(["snakemake", *arguments])
+        recovery.keep_finished(SHARDS)
         try:
             self.run = compose(values, files, arguments)
             self.plans = {
@@ -225,6 +227,7 @@ class Workflow:
         link = lock.links_out(RESULTS, [SHARDS, self.folder])
         if link is not None:
             raise WorkflowError(f"sqrtdk: {link} leads out of {RESULTS}/; nothing is written there")
+        recovery.sweep([SHARDS, self.folder])
         if self._changed:
             # Nothing is to be drawn from it, and it may be somebody's work.
             one = self._changed[0]

@@ -1,0 +1,67 @@
+"""What a killed run leaves: markers on finished shards, and files that were being written."""
+
+import base64
+from pathlib import Path
+
+import pytest
+
+from sqrtdk import recovery, tables
+from sqrtdk.keys import Column
+
+COLUMNS = (Column("seed", "seed", axis=True),)
+SHARDS = Path("results/shards")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def marked(path: Path, longest: int = 255) -> Path:
+    """Snakemake's marker of a file, cut as it cuts names that are too long."""
+    name = base64.urlsafe_b64encode(str(path).encode()).decode()
+    parts = [name[at : at + longest] for at in range(0, len(name), longest)]
+    marker = recovery.MARKERS.joinpath(*(f"@{part}" for part in parts[:-1]), parts[-1])
+    marker.parent.mkdir(parents=True, exist_ok=True)
+    marker.write_text('{"external_jobid": null}', encoding="utf-8")
+    return marker
+
+
+@pytest.mark.parametrize("longest", [255, 20])
+def test_a_whole_shard_is_finished_whatever_snakemake_saw(here: Path, longest: int) -> None:
+    path = SHARDS / "scaling/dk4~é.csv"
+    tables.write_sealed(path, {"seeds": [0, 1]}, [{"seed": 0}], COLUMNS)
+    marker = marked(path, longest)
+    recovery.keep_finished(SHARDS)
+    assert not marker.exists()
+
+
+def test_what_is_not_a_whole_shard_is_made_again(here: Path) -> None:
+    half, absent = SHARDS / "scaling/half.csv", SHARDS / "scaling/absent.csv"
+    tables.write_sealed(half, {"seeds": [0, 1]}, [{"seed": 0}], COLUMNS)
+    half.write_bytes(half.read_bytes()[:-9])
+    table = Path("results/default/scaling/runs.csv")
+    tables.write_sealed(table, {"seeds": [0, 1]}, [{"seed": 0}], COLUMNS)
+    markers = [marked(path) for path in (half, absent, table)]
+    other = recovery.MARKERS / "migration_underway"
+    other.touch()
+    recovery.keep_finished(SHARDS)
+    assert all(marker.exists() for marker in (*markers, other))
+
+
+def test_without_snakemakes_records_there_is_nothing_to_do(here: Path) -> None:
+    recovery.keep_finished(SHARDS)
+    assert not list(here.iterdir())
+
+
+def test_what_was_being_written_is_swept_and_nothing_else(here: Path) -> None:
+    folder = here / "results/default/scaling"
+    folder.mkdir(parents=True)
+    left = folder / f".runs.csv.x1y2{tables.PARTIAL}"
+    kept = [folder / name for name in (".runs.csv.sha256", "runs.csv", f"mine{tables.PARTIAL}")]
+    for path in (left, *kept):
+        path.touch()
+    recovery.sweep([here / "results/default", here / "absent"])
+    assert not left.exists()
+    assert all(path.exists() for path in kept)
