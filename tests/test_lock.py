@@ -6,6 +6,8 @@ import os
 import socket
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -75,6 +77,50 @@ def test_without_locks_what_may_be_alive_is_left_alone(tmp_path: Path, holder: s
     with pytest.raises(lock.LockedError, match=r"\.lock\.held"):
         lock.take(tmp_path)
     assert path.read_text(encoding="utf-8") == holder
+
+
+@pytest.mark.usefixtures("no_locks")
+@pytest.mark.parametrize("holder", ["another-machine 1", "", f"{socket.gethostname()} 1"])
+def test_without_locks_what_gives_no_sign_of_life_holds_nothing(
+    tmp_path: Path, holder: str
+) -> None:
+    path = tmp_path / ".lock.held"
+    path.write_text(holder, encoding="utf-8")
+    before = time.time() - lock.SILENCE - 5
+    os.utime(path, (before, before))
+    lock.take(tmp_path)
+    assert path.read_text(encoding="utf-8") == f"{socket.gethostname()} {os.getpid()}\n"
+
+
+@pytest.mark.usefixtures("no_locks")
+@pytest.mark.parametrize("holder", ["", "another-machine 1"])
+def test_without_locks_an_ending_run_releases_its_own_lock_only(
+    tmp_path: Path, holder: str
+) -> None:
+    program = "import fcntl, sys; from pathlib import Path; from sqrtdk import lock; "
+    program += "fcntl.flock = lambda *_: (_ for _ in ()).throw(OSError(37, '')); "
+    program += "path = Path(sys.argv[1]); lock.take(path); "
+    program += "sys.argv[2] and (path / '.lock.held').write_text(sys.argv[2])"
+    subprocess.run([sys.executable, "-c", program, str(tmp_path), holder], check=True)
+    path = tmp_path / ".lock.held"
+    assert (path.read_text(encoding="utf-8") if path.exists() else "") == holder
+
+
+@pytest.mark.usefixtures("no_locks")
+def test_without_locks_a_run_gives_signs_of_life_for_as_long_as_the_lock_is_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lock, "BEAT", 0.01)
+    others = set(threading.enumerate())
+    lock.take(tmp_path)
+    path = tmp_path / ".lock.held"
+    (beat,) = set(threading.enumerate()) - others
+    os.utime(path, (0, 0))
+    while path.stat().st_mtime == 0:
+        time.sleep(0.01)
+    path.write_text("another-machine 1", encoding="utf-8")
+    beat.join(timeout=10)
+    assert not beat.is_alive()
 
 
 def test_a_folder_that_cannot_be_written_to_is_an_error_of_its_own(tmp_path: Path) -> None:

@@ -1,10 +1,14 @@
 """One run at a time in a folder: a lock that a dead process never holds."""
 
 import atexit
+import contextlib
 import errno
 import fcntl
 import os
 import socket
+import tempfile
+import threading
+import time
 from pathlib import Path
 from typing import TextIO
 
@@ -12,6 +16,14 @@ import psutil
 
 NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
 """What file systems without locks answer; some network ones are mounted so."""
+
+
+BEAT = 10.0
+"""Seconds between two signs of life, where a lock is a file."""
+
+SILENCE = 120.0
+"""Seconds without one after which a process that cannot be seen is held for dead. Many beats,
+because a network file system may show changes a minute late."""
 
 
 class LockedError(Exception):
@@ -46,23 +58,22 @@ def take(folder: Path) -> TextIO | None:
 
 
 def _take_by_name(path: Path) -> None:
-    """Lock by a file that only one process can create."""
-    mine = f"{socket.gethostname()} {os.getpid()}\n"
+    """Lock by a file that only one process can create, and that it keeps touching."""
+    mine = f"{socket.gethostname()} {os.getpid()}"
     while True:
         try:
             with path.open("x", encoding="utf-8") as file:
-                file.write(mine)
+                file.write(f"{mine}\n")
         except FileExistsError:
             try:
                 holder = path.read_text(encoding="utf-8", errors="replace").strip()
+                dead = _is_dead(holder, path)
             except FileNotFoundError:
                 continue
-            host, _, number = holder.rpartition(" ")
-            here = host == socket.gethostname() and number.isdecimal()
-            if not (here and not psutil.pid_exists(int(number))):
+            if not dead:
                 raise LockedError(f"{holder}, by {path}") from None
-            # Its process is dead. What is moved away may be another's by now, who was faster.
-            stale = path.with_name(f".lock.{os.getpid()}")
+            # What is moved away may be another's by now, who was faster.
+            stale = path.with_name(f"{path.name}.{os.getpid()}")
             try:
                 os.rename(path, stale)
             except FileNotFoundError:
@@ -72,8 +83,40 @@ def _take_by_name(path: Path) -> None:
                 continue
             stale.unlink()
         else:
-            atexit.register(path.unlink, missing_ok=True)
+            threading.Thread(target=_beat, args=(path, mine), daemon=True).start()
+            atexit.register(_release, path, mine)
             return
+
+
+def _beat(path: Path, mine: str) -> None:
+    """Touch the file for as long as this process lives and the file is its own."""
+    with contextlib.suppress(OSError):
+        while _is_mine(path, mine):
+            os.utime(path)
+            time.sleep(BEAT)
+
+
+def _release(path: Path, mine: str) -> None:
+    with contextlib.suppress(OSError):
+        if _is_mine(path, mine):
+            path.unlink()
+
+
+def _is_mine(path: Path, mine: str) -> bool:
+    # Not for ever: a process that was asleep for long may have been held for dead.
+    return path.read_text(encoding="utf-8", errors="replace").strip() == mine
+
+
+def _is_dead(holder: str, path: Path) -> bool:
+    """Whether the process that a lock file names is gone, as far as can be seen from here."""
+    host, _, number = holder.rpartition(" ")
+    if host == socket.gethostname() and number.isdecimal() and not psutil.pid_exists(int(number)):
+        return True
+    # Another machine's process, or one that has got the number of a dead one. The clock that both
+    # files have is the file system's.
+    with tempfile.NamedTemporaryFile(prefix=".lock.", dir=path.parent) as now:
+        silent = os.stat(now.name).st_mtime - path.stat().st_mtime
+    return silent > SILENCE
 
 
 def links_out(folder: Path, below: list[Path]) -> Path | None:
