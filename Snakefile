@@ -88,7 +88,7 @@ rule measure:
         "results/shards/{experiment}/{shard}.tsv"
     conda:
         "environment.yml"
-    threads: flow.threads
+    threads: lambda wildcards: flow.threads(wildcards, workflow.cores)
     params:
         slab=flow.slab,
     shell:

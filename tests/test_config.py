@@ -160,6 +160,8 @@ MISTAKES = [
     ("experiment.scaling=3", "experiment.scaling: 3"),
     ("scaling={dk:4}", "unknown key 'dk' in scaling"),
     ("shard_seeds=0", "shard_seeds: 0"),
+    ("shard_seeds=1001", "whole numbers from 1 to 1000"),
+    ("experiments=scaling seeds=99999 shard_seeds=1", "5,199,948 shards (13 of d_k, 4 of n_k"),
     ("scale_rules=3", "scale_rules: 3"),
     ("scale_rules.x=3", "scale_rules.x: 3"),
     ("scale_rules.x={rule:powr}", "did you mean power?"),

@@ -17,10 +17,9 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, get_args
 
-import psutil
 import yaml
 
-from sqrtdk import inputs, scales
+from sqrtdk import inputs, resources, scales
 from sqrtdk.experiments.registry import EXAMPLES, EXPERIMENTS
 from sqrtdk.keys import Key
 
@@ -35,12 +34,18 @@ RUN_KEYS = {
     "the first a letter or digit.",
     "experiments": "What to build: one experiment or a list. Default: all of the report.",
     "grid": "Named grid, a file of conf/grid/.",
-    "shard_seeds": "Seeds that one job computes (from 1). Changes cost, never numbers.",
+    "shard_seeds": "Seeds that one job computes (1 to 1000). Changes cost, never numbers.",
     "scale_rules": "Named scale rules, each a formula of scales.py and its parameters.",
     "input_laws": "Named input laws, each a formula of inputs.py and its parameters.",
     "experiment": "Each experiment's own block, as the files of conf/ fill it.",
 }
 SEEDS = "seeds"
+
+MOST_SHARD_SEEDS = 1000
+"""A job keeps its rows in memory, some 6 kB each, until the shard is whole."""
+
+MOST_SHARDS = 20_000
+"""Snakemake plans some hundred jobs a second and keeps them all in memory."""
 
 FORMULAS: dict[str, tuple[str, Mapping[str, Callable[..., Any]]]] = {
     "scale_rules": ("rule", scales.RULES),
@@ -157,6 +162,7 @@ def compose(overrides: list[str], values: Mapping[str, Any], config_name: str = 
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(one_line(error)) from None
     run = resolve(_overlay(composed, values))
+    _check_size(run)
     check_memory(run)
     return run
 
@@ -306,7 +312,8 @@ def _run_name(value: object) -> str:
 
 
 def _shard_seeds(composed: Mapping[str, Any]) -> int:
-    key = Key("shard_seeds", "whole", RUN_KEYS["shard_seeds"], axis=False)
+    meaning = RUN_KEYS["shard_seeds"]
+    key = Key("shard_seeds", "whole", meaning, maximum=MOST_SHARD_SEEDS, axis=False)
     return int(_value(key, composed.get("shard_seeds", 50), {}))
 
 
@@ -517,12 +524,31 @@ def _check_formulas(run: Run) -> None:
                         raise ConfigError(f"scale_rules.{name}: the factor {at} is {factor}")
 
 
+def _check_size(run: Run) -> None:
+    """Refuse a grid of more shards than Snakemake can plan. Raises ConfigError."""
+    for name, settings in run.settings.items():
+        lengths = {
+            key: len(value) for key, value in settings.items() if isinstance(value, (list, dict))
+        }
+        together = ("seed", "scaling", *EXPERIMENTS[name].WITHIN)
+        slabs = math.prod(count for key, count in lengths.items() if key not in together)
+        n_seeds = lengths.get("seed", 1)
+        n_shards = slabs * math.ceil(n_seeds / run.shard_seeds)
+        if n_shards > MOST_SHARDS:
+            sizes = ", ".join(f"{count} of {key}" for key, count in lengths.items() if count > 1)
+            raise ConfigError(
+                f"{name}: the grid has {n_shards:,} shards ({sizes}; {run.shard_seeds} seeds a "
+                f"shard); allowed: at most {MOST_SHARDS:,}, by fewer values or more shard_seeds, "
+                f"up to {MOST_SHARD_SEEDS:,}"
+            )
+
+
 def check_memory(run: Run) -> None:
     """Refuse a cell that this machine's free memory cannot hold.
 
     Not part of `resolve`: a finished run may be read on a smaller machine. Raises ConfigError.
     """
-    free = psutil.virtual_memory().available
+    free = resources.free_memory()
     for name, settings in run.settings.items():
         module = EXPERIMENTS[name]
         sizes = {

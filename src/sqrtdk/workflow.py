@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-import psutil
 import yaml
 from snakemake.exceptions import WorkflowError
 
@@ -22,6 +21,7 @@ from sqrtdk import (
     lock,
     progress,
     recovery,
+    resources,
     runs,
     shards,
     sources,
@@ -78,6 +78,8 @@ class Workflow:
         self.folder = RESULTS / self.name
         self.experiments = list(self.run.settings)
         self._lock: TextIO | None = None
+        # Once: what the run's own jobs take while it goes on is not to count again.
+        self._free = max(1, resources.free_memory())
         self._changed = self._check_what_is_there()
         self._expect()
 
@@ -175,15 +177,15 @@ class Workflow:
             *self.expected(experiment),
         ]
 
-    def threads(self, wildcards: Any) -> int:
+    def threads(self, wildcards: Any, cores: int | None) -> int:
         """Cores that a shard job holds: so many that cells in memory at once fit into it.
 
         A job computes with one thread; what it holds beyond that keeps other jobs from starting.
+        `cores` are those of the run; on a cluster each job has a machine of its own, and None.
         """
-        free = psutil.virtual_memory().available
         need = EXPERIMENTS[wildcards.experiment].memory(self._slab(wildcards))
-        share: float = need / free
-        return max(1, math.ceil(share * (os.cpu_count() or 1)))
+        share: float = need / self._free
+        return max(1, math.ceil(share * (cores or 1)))
 
     def answering(self) -> list[str]:
         """The tables that the concept check is answered from, of those that the run has."""

@@ -1,0 +1,48 @@
+"""Memory that this machine has to give, also where a container or a batch system allows less."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+
+GROUPS = Path("/sys/fs/cgroup")
+"""Where Linux shows its groups of processes, whose memory may be limited."""
+
+OWN = Path("/proc/self/cgroup")
+"""Where it says which of them this process is in."""
+
+V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+V2 = ("memory.max", "memory.current", "inactive_file")
+"""Names of a group's limit, of what is used of it, and of what of that is only cached files."""
+
+
+def free_memory() -> int:
+    """Bytes that a new process may take."""
+    free: int = psutil.virtual_memory().available
+    return max(0, min([free, *_left_in_groups()]))
+
+
+def _left_in_groups() -> Iterator[int]:
+    """Bytes that are left below each limit that holds for this process."""
+    if not OWN.exists():
+        return
+    for line in OWN.read_text().splitlines():
+        _, controllers, group = line.split(":", 2)
+        if controllers == "":
+            root, names = GROUPS, V2
+        elif "memory" in controllers.split(","):
+            root, names = GROUPS / "memory", V1
+        else:
+            continue
+        folder = root / group.lstrip("/")
+        # A limit holds for all groups below; in a container the names may begin outside of it.
+        for level in (folder, *folder.parents):
+            if level.is_relative_to(root) and (level / names[0]).is_file():
+                yield from _left(level, *names)
+
+
+def _left(folder: Path, limit: str, usage: str, cached: str) -> Iterator[int]:
+    most = (folder / limit).read_text().strip()
+    if most.isdecimal():
+        stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+        yield int(most) - int((folder / usage).read_text()) + int(stat.get(cached, 0))
