@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from sqrtdk import tables
 
@@ -75,11 +76,13 @@ def whole(folder: Path) -> dict[str, int]:
     }
 
 
-def start(folder: Path, grid: tuple[str, ...], **variables: str) -> subprocess.Popen[str]:
+def start(
+    folder: Path, grid: tuple[str, ...], output: IO[str] | int = subprocess.PIPE, **variables: str
+) -> subprocess.Popen[str]:
     """Start a run in a process group of its own."""
     return subprocess.Popen(
         command(folder, grid), cwd=ROOT, start_new_session=True, text=True,
-        env=os.environ | variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        env=os.environ | variables, stdout=output, stderr=subprocess.STDOUT,
         # Whoever starts the campaign in the background may have Ctrl-C ignored.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip

@@ -117,7 +117,9 @@ def test_a_failing_cell_does_not_stop_the_others_and_is_named(
 
 def test_merged_rows_are_sorted_as_numbers_and_each_cell_is_there_once() -> None:
     first, second = ["16", "off", "0.1", ""], ["2", "on", "0.2", ""]
-    assert runs.merge([first, second, first], COLUMNS) == [second, first]
+    lines = list(runs.merge([first, second, first], COLUMNS))
+    assert lines[1:] == ["2,on,0.2,\n", "16,off,0.1,\n"]
+    assert lines[0] == ",".join(column.name for column in COLUMNS) + "\n"
 
 
 def test_a_rule_of_the_same_name_in_an_old_shard_is_not_the_grids(tmp_path: Path) -> None:
@@ -134,7 +136,7 @@ def test_shards_that_disagree_about_a_cell_are_refused() -> None:
     with pytest.raises(
         tables.TableError, match=r"two shards disagree about the cell \(16, 'off'\)"
     ):
-        runs.merge([["16", "off", "0.1", ""], ["16", "off", "0.2", ""]], COLUMNS)
+        list(runs.merge([["16", "off", "0.1", ""], ["16", "off", "0.2", ""]], COLUMNS))
 
 
 def test_a_table_that_was_changed_after_it_was_written_is_told_from_one_that_was_not(

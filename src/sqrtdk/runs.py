@@ -6,7 +6,7 @@ Rows stay text from the job that measured them to the table, so no digit changes
 import csv
 import io
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +15,29 @@ from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.keys import Column
 
 
-def merge(shard_rows: Sequence[list[str]], columns: Sequence[Column]) -> list[list[str]]:
-    """Rows sorted by axes, each cell once.
+def merge(rows: Iterable[list[str]], columns: Sequence[Column]) -> Iterator[str]:
+    """Lines of CSV sorted by axes, the header first and each cell once.
 
     Raises TableError where two shards disagree about a cell.
     """
     # As values, not as text: 16 comes after 2.
     axes = [(place, column.read) for place, column in enumerate(columns) if column.axis]
-    found: dict[tuple[Any, ...], list[str]] = {}
-    for row in shard_rows:
+    # As lines, not as rows: of a long sweep all are in memory, and a line takes a fifth.
+    found: dict[tuple[Any, ...], str] = {}
+    for row in rows:
         cell = tuple(read(row[place]) for place, read in axes)
-        if found.setdefault(cell, row) != row:
+        line = _line(row)
+        if found.setdefault(cell, line) != line:
             raise tables.TableError(f"two shards disagree about the cell {cell}")
-    return [found[cell] for cell in sorted(found)]
+    yield _line([column.name for column in columns])
+    for cell in sorted(found):
+        yield found[cell]
+
+
+def _line(fields: list[str]) -> str:
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\n").writerow(fields)
+    return buffer.getvalue()
 
 
 def plan_of(run: config.Run, experiment: str, folder: Path) -> shards.Plan:
@@ -79,16 +89,12 @@ def main() -> None:
         lacking = min(plan.missing)
         why = "is damaged; delete it" if lacking.exists() else "is missing"
         raise tables.TableError(f"{len(plan.missing)} shards are not there: {lacking} {why}")
-    found = [
+    rows = (
         row
         for shard, slab in plan.shards.items()
         for row in rows_of(shard, slab, settings, columns)
-    ]
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(column.name for column in columns)
-    writer.writerows(merge(found, columns))
-    tables.write_guarded(path, buffer.getvalue())
+    )
+    tables.write_guarded(path, "".join(merge(rows, columns)))
 
 
 if __name__ == "__main__":
