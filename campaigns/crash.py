@@ -27,6 +27,9 @@ from sqrtdk import tables
 
 ROOT = Path(__file__).resolve().parents[1]
 
+FAULTS = str(Path(__file__).with_name("faults"))
+"""What stands in for PYTHONPATH to bring faults into every process of a run."""
+
 SAME = ("**/*.csv", "**/.*.sha256", "**/*.svg", "**/*.png", "config.yaml")
 """What has the same bytes every time; the page and the provenance name times."""
 
@@ -177,9 +180,9 @@ def inside() -> Iterator[tuple[str, list[str]]]:
     plan += [(kind, "opened", pattern) for kind, pattern in OPENED.items()]
     for kind, moment, pattern in plan:
         variables = {
-            "PYTHONPATH": str(Path(__file__).with_name("deadly")),
-            "DEADLY_FILE": pattern,
-            "DEADLY_MOMENT": moment,
+            "PYTHONPATH": FAULTS,
+            "FAULT_FILE": pattern,
+            "FAULT_MOMENT": moment,
         }
         with tempfile.TemporaryDirectory() as scratch:
             process = start(Path(scratch), SMALL, **variables)

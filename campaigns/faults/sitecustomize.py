@@ -1,17 +1,20 @@
-"""Python's own start-up hook: kill the whole process group inside the writing of one file.
+"""Python's own start-up hook: faults that a campaign asks for, in every process of a run.
 
-`DEADLY_FILE` is the regular expression of its path and `DEADLY_MOMENT` one of the names below.
-Without them nothing happens. A folder on PYTHONPATH with this file brings it into every process.
+`FAULT_FILE`, a regular expression of a path, and `FAULT_MOMENT`, one of the names below, kill the
+whole process group inside the writing of that file. `FAULT_NO_LOCKS` makes the file system one
+without locks. Without these variables nothing happens.
 """
 
 import builtins
+import errno
+import fcntl
 import io
 import os
 import re
 import signal
 from typing import Any, NoReturn
 
-FILE, MOMENT = os.environ.get("DEADLY_FILE"), os.environ.get("DEADLY_MOMENT")
+FILE, MOMENT = os.environ.get("FAULT_FILE"), os.environ.get("FAULT_MOMENT")
 
 
 def die() -> NoReturn:
@@ -68,3 +71,11 @@ elif MOMENT == "half":
     os.fsync = half(os.fsync)
 elif MOMENT in ("before", "after"):
     os.replace = named(os.replace, after=MOMENT == "after")
+
+if "FAULT_NO_LOCKS" in os.environ:
+
+    def refuse(*_: Any) -> NoReturn:
+        """What file systems without locks answer."""
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    fcntl.flock = refuse
