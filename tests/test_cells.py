@@ -1,5 +1,7 @@
 """Cells: one row or several of each, and a failure stops its own cell alone."""
 
+from functools import partial
+
 import pytest
 
 from sqrtdk import cells
@@ -30,20 +32,49 @@ def test_a_row_that_is_not_a_number_fails_its_whole_cell_and_no_other(capsys) ->
     with pytest.raises(SystemExit) as stopped:
         cells.rows([({"seed": 3}, lambda: bad), ({"seed": 4}, measure)], COLUMNS)
     assert reached
-    assert str(stopped.value) == "1 of 2 cells failed:\nseed=3"
-    assert "loss is inf" in capsys.readouterr().err
+    said = str(stopped.value)
+    assert said == "sqrtdk: 1 of 2 cells failed:\nseed=3: TableError: loss is inf"
+    assert "Traceback" not in capsys.readouterr().err
 
 
-def test_what_cells_share_is_computed_once_also_where_it_fails() -> None:
+def test_what_cells_share_is_computed_once() -> None:
     calls = []
 
-    def compute() -> list[dict[str, float]]:
-        calls.append(True)
-        raise ValueError("of them all")
+    def compute(rules: list[str], seeds: list[int]) -> list[list[str]]:
+        calls.append((rules, seeds))
+        return [[f"{rule} {seed}" for seed in seeds] for rule in rules]
 
-    shared = cells.once(compute)
-    for _ in range(3):
-        with pytest.raises(ValueError, match="of them all"):
-            shared()
-    assert len(calls) == 1
-    assert cells.once(lambda: [{"loss": 1.0}])() == [{"loss": 1.0}]
+    at = cells.shared(compute, ["off", "on"], [3, 4])
+    assert [at(1, 0), at(0, 1), at(1, 1)] == ["on 3", "off 4", "on 4"]
+    assert calls == [(["off", "on"], [3, 4])]
+
+
+def test_where_cells_fail_together_only_the_one_to_blame_fails_alone() -> None:
+    def compute(rules: list[str], seeds: list[int]) -> list[list[dict[str, float]]]:
+        if "off" in rules and 4 in seeds:
+            raise OverflowError("too large")
+        return [[{"step": 0, "loss": 1.0} for _ in seeds] for _ in rules]
+
+    rules, seeds = ["off", "on"], [3, 4]
+    at = cells.shared(compute, rules, seeds)
+    found = [
+        ({"scaling": rule, "seed": seed}, partial(at, arm, place))
+        for arm, rule in enumerate(rules)
+        for place, seed in enumerate(seeds)
+    ]
+    with pytest.raises(SystemExit) as stopped:
+        cells.rows(found, COLUMNS)
+    lines = str(stopped.value).splitlines()
+    assert lines == [
+        "sqrtdk: 1 of 4 cells failed:",
+        "scaling=off seed=4: OverflowError: too large",
+    ]
+
+
+def test_what_is_no_fault_of_the_numbers_has_its_traceback(capsys) -> None:
+    def measure() -> dict[str, float]:
+        raise KeyError("loss")
+
+    with pytest.raises(SystemExit, match="seed=3: KeyError: 'loss'"):
+        cells.rows([({"seed": 3}, measure)], COLUMNS)
+    assert "Traceback" in capsys.readouterr().err

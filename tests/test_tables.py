@@ -97,9 +97,7 @@ def test_a_shard_of_another_schema_is_refused(tmp_path: Path) -> None:
         tables.read_sealed(sealed(tmp_path), COLUMNS[:-1])
 
 
-def test_a_failing_cell_does_not_stop_the_others_and_is_named(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_failing_cell_does_not_stop_the_others_and_is_named() -> None:
     measured = []
 
     def cell(weight: float) -> tables.Row:
@@ -109,10 +107,10 @@ def test_a_failing_cell_does_not_stop_the_others_and_is_named(
     bad = [
         ({"d_k": d_k, "scaling": "off"}, lambda d_k=d_k: cell(1.0 / (d_k - 2))) for d_k in (1, 2, 3)
     ]
-    with pytest.raises(SystemExit, match=r"1 of 3 cells failed:\nd_k=2 scaling=off"):
+    said = r"1 of 3 cells failed:\nd_k=2 scaling=off: ZeroDivisionError: "
+    with pytest.raises(SystemExit, match=said):
         cells.rows(bad, COLUMNS)
     assert measured == [-1.0, 1.0]
-    assert "ZeroDivisionError" in capsys.readouterr().err
 
 
 def test_merged_rows_are_sorted_as_numbers_and_each_cell_is_there_once() -> None:

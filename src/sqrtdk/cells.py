@@ -18,7 +18,8 @@ Cell = tuple[Row, Callable[[], Row | list[Row]]]
 def rows(cells: Iterable[Cell], columns: Sequence[Column]) -> list[Row]:
     """Measure cells. One that fails does not stop the others; at the end all failures are named.
 
-    Raises SystemExit(1) if any cell failed, after its traceback was printed.
+    Raises SystemExit with a line for each cell that failed. What is no fault of its numbers has
+    its traceback printed before.
     """
     done: list[Row] = []
     failed: list[str] = []
@@ -29,34 +30,39 @@ def rows(cells: Iterable[Cell], columns: Sequence[Column]) -> list[Row]:
             found = measure()
             several = found if isinstance(found, list) else [found]
             done += [tables.check(axes | row, columns) for row in several]
-        except Exception:
-            failed.append(" ".join(f"{name}={value}" for name, value in axes.items()))
-            print(f"cell {failed[-1]} failed:", file=sys.stderr)
-            traceback.print_exc()
+        except Exception as error:
+            if not isinstance(error, (ArithmeticError, tables.TableError)):
+                traceback.print_exc()
+            cell = " ".join(f"{name}={value}" for name, value in axes.items())
+            failed.append(f"{cell}: {type(error).__name__}: {error}")
     if failed:
-        sys.exit("\n".join([f"{len(failed)} of {n_cells} cells failed:", *failed]))
+        sys.exit("\n".join([f"sqrtdk: {len(failed)} of {n_cells} cells failed:", *failed]))
     return done
 
 
-def once(compute: Callable[[], list[Row] | list[list[Row]]]) -> Callable[[], Any]:
-    """A function that computes at its first call, and gives or raises the same at every other.
+def shared(compute: Callable[..., Any], *lists: Sequence[Any]) -> Callable[..., Any]:
+    """A function of places in lists, for cells that are computed together at its first call.
 
-    For cells that are computed together: where one of them fails they all do, but once.
+    `compute(*lists)` gives lists in lists, one level for each of `lists`. Where it fails, each cell
+    is computed alone, so that only the one that is to blame fails.
     """
     kept: list[Any] = []
 
-    def called() -> Any:
+    def at(*places: int) -> Any:
         if not kept:
             try:
-                kept.extend((True, compute()))
-            except Exception as error:
-                kept.extend((False, error))
-        worked, found = kept
-        if not worked:
-            raise found
+                kept.append(compute(*lists))
+            except Exception:
+                kept.append(None)
+        found = kept[0]
+        if found is None:
+            found = compute(*([one[place]] for one, place in zip(lists, places, strict=True)))
+            places = (0,) * len(lists)
+        for place in places:
+            found = found[place]
         return found
 
-    return called
+    return at
 
 
 def main(cells: Callable[[Row], Iterable[Cell]], columns: Sequence[Column]) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from sqrtdk import keys, metrics, recall, recurrent
 from sqrtdk.attention import Floats
-from sqrtdk.cells import Cell, main, once
+from sqrtdk.cells import Cell, main, shared
 from sqrtdk.keys import Column, Key
 from sqrtdk.tables import Row
 
@@ -174,14 +174,10 @@ def trained_together(
     for reader in slab["reader"]:
         for first in range(start, stop, TOGETHER):
             seeds = range(first, min(first + TOGETHER, stop))
-            together = once(partial(measure, reader, seeds, **training))
+            found = shared(partial(measure, reader, **training), seeds)
             for run, seed in enumerate(seeds):
                 axes = {name: slab[name] for name in names} | {"reader": reader, "seed": seed}
-                yield axes, partial(_rows_of, together, run)
-
-
-def _rows_of(together: Callable[[], list[list[Row]]], run: int) -> list[Row]:
-    return together()[run]
+                yield axes, partial(found, run)
 
 
 def measure(reader: str, seeds: Sequence[int], *, length: int, **training: Any) -> list[list[Row]]:

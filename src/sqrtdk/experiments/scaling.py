@@ -14,7 +14,7 @@ import numpy as np
 
 from sqrtdk import kernel, keys, metrics, scales
 from sqrtdk.attention import ScaleRule
-from sqrtdk.cells import Cell, main, once
+from sqrtdk.cells import Cell, main, shared
 from sqrtdk.inputs import Array, Inputs, draw
 from sqrtdk.kernel import Kernel
 from sqrtdk.keys import Column, Key
@@ -156,18 +156,14 @@ def cells(slab: dict[str, Any]) -> Iterator[Cell]:
     for start in range(0, len(seeds), size):
         some = seeds[start : start + size]
         drawn = partial(draw, law, **sizes, d_v=slab["d_v"], dtype=slab["dtype"])
-        measured = once(partial(_measure, core, drawn, some, list(rules.values())))
+        measured = shared(partial(_measure, core, drawn), list(rules.values()), some)
         for (place, seed), (arm, scaling) in itertools.product(enumerate(some), enumerate(rules)):
             axes = {"inputs": inputs, "dtype": slab["dtype"], "scaling": scaling, "seed": seed}
-            yield sizes | axes, partial(_row, measured, arm, place)
-
-
-def _row(measured: Callable[[], list[list[Row]]], arm: int, place: int) -> Row:
-    return measured()[arm][place]
+            yield sizes | axes, partial(measured, arm, place)
 
 
 def _measure(
-    core: Kernel, drawn: Callable[..., Inputs], seeds: range, rules: list[ScaleRule]
+    core: Kernel, drawn: Callable[..., Inputs], rules: list[ScaleRule], seeds: Sequence[int]
 ) -> list[list[Row]]:
     return measure(core, batch(core, [drawn(seed=seed) for seed in seeds]), rules)
 

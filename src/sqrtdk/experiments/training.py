@@ -7,7 +7,7 @@ same libraries and queries, and all of a d_k begin with the same projections.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from sqrtdk import keys, retrieval, scales
 from sqrtdk.attention import Floats
-from sqrtdk.cells import Cell, main, once
+from sqrtdk.cells import Cell, main, shared
 from sqrtdk.keys import Column, Key
 from sqrtdk.retrieval import Adam, Batch, Loss, Optimizer, Sgd
 from sqrtdk.tables import Row
@@ -226,23 +226,20 @@ def cells(slab: dict[str, Any]) -> Iterator[Cell]:
             raise ValueError(f"{scaling} is not one factor of d_k and n_k")
         factors[scaling] = factor
     sizes = {name: slab[name] for name in ("d_k", "n_k", "batch_size", "optimizer", "loss")}
-    arms = [(rate, scaling) for rate in slab["learning_rate"] for scaling in factors]
+    names = [(rate, scaling) for rate in slab["learning_rate"] for scaling in factors]
+    arms = [(rate, factors[scaling]) for rate, scaling in names]
     for seed in range(*slab["seeds"]):
-        rates = [rate for rate, _ in arms]
-        found = once(partial(measure, slab, seed, rates, [factors[name] for _, name in arms]))
-        for place, (rate, scaling) in enumerate(arms):
+        found = shared(partial(measure, slab, seed), arms)
+        for place, (rate, scaling) in enumerate(names):
             axes = {"scaling": scaling, "learning_rate": rate, "seed": seed}
-            yield sizes | axes, partial(_at, found, place)
-
-
-def _at(found: Callable[[], list[list[Row]]], place: int) -> list[Row]:
-    return found()[place]
+            yield sizes | axes, partial(found, place)
 
 
 def measure(
-    slab: dict[str, Any], seed: int, rates: Sequence[float], factors: Sequence[float]
+    slab: dict[str, Any], seed: int, arms: Sequence[tuple[float, float]]
 ) -> list[list[Row]]:
     """The rows of several runs of one seed, each with its learning rate and its scale."""
+    rates, factors = zip(*arms, strict=True)
     loss: Loss = slab["loss"]
     batches, held_out = draw(slab, seed)
     probes = draw_batches(slab, seed, "probe_", PROBES)
