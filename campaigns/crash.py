@@ -159,18 +159,25 @@ def at_random(times: int, number: signal.Signals, seed: int) -> Iterator[tuple[s
 
 
 def kinds(files: list[str]) -> dict[str, str]:
-    """The kinds of files that are written whole or not at all: a regular expression for each."""
-    result = {}
+    """The kinds of files that are written whole or not at all: a regular expression for each.
+
+    Of what one function writes many of (shards, figures, digests) the first that comes is meant.
+    """
+    many = {
+        r"results/shards/scaling/\.?dk": "a shard",
+        r"results/shards/exact/\.?nk": "a shard of exact values",
+        r"/figures/.*\.svg": "a figure, SVG",
+        r"/figures/.*\.png": "a figure, PNG",
+        r"\.sha256": "a digest",
+    }
+    result = dict(zip(many.values(), many, strict=True))
     for name in files:
-        if Path(name).suffix in (".csv", ".yaml", ".json", ".html", ".sha256", ".svg", ".png"):
-            shard = re.match(r"results/shards/\w+/", name)
-            kind = shard[0] if shard else name
+        single = not any(re.search(pattern, name) for pattern in many)
+        if single and Path(name).suffix in (".csv", ".yaml", ".json", ".html"):
             # While it is written it bears its name after a dot.
-            parent, last = os.path.split(kind)
-            result[kind] = rf"{re.escape(parent)}/\.?{re.escape(last)}" + (
-                "" if shard else r"(\.|$)"
-            )
-    return dict(sorted(result.items()))
+            parent, last = os.path.split(name)
+            result[name] = rf"{re.escape(parent)}/\.?{re.escape(last)}(\.\w+{tables.PARTIAL})?$"
+    return result
 
 
 def inside() -> Iterator[tuple[str, list[str]]]:
