@@ -63,7 +63,8 @@ rule all:
 rule configure:
     "Write the resolved configuration."
     input:
-        flow.request,
+        request=flow.request,
+        code=code("sqrtdk.tables"),
     output:
         f"{flow.folder}/config.yaml",
     log:
@@ -73,7 +74,7 @@ rule configure:
     conda:
         "environment.yml"
     shell:
-        "cp {input} {output} 2> {log}"
+        "python -m sqrtdk.tables {input.request} {output} 2> {log}"
 
 
 rule measure:

@@ -8,6 +8,7 @@ import contextlib
 import os
 import signal
 from types import FrameType
+from typing import NoReturn
 
 import psutil
 
@@ -24,6 +25,15 @@ def install() -> None:
 
 def stop(number: int, frame: FrameType | None) -> None:
     """Kill the jobs, say what it means, and end with the code that shells give a signal."""
+    end(
+        f"sqrtdk: stopped by {WORDS[signal.Signals(number)]}; what is finished is kept, and "
+        "the same command goes on from there",
+        128 + number,
+    )
+
+
+def end(line: str, code: int) -> NoReturn:
+    """Kill the jobs, say one line, and end this process at once, from whatever thread."""
     try:
         said = _alone()
         for _ in range(3):
@@ -31,15 +41,11 @@ def stop(number: int, frame: FrameType | None) -> None:
             for process in psutil.Process().children(recursive=True):
                 with contextlib.suppress(psutil.Error):
                     process.kill()
-        line = (
-            f"\nsqrtdk: stopped by {WORDS[signal.Signals(number)]}; what is finished is kept, and "
-            "the same command goes on from there\n"
-        )
         # Not print: its buffer may be locked by what was interrupted.
-        os.write(said, line.encode())
+        os.write(said, f"\n{line}\n".encode())
     finally:
         # Whatever fails here, the terminal's end among it, Snakemake must not go on without jobs.
-        os._exit(128 + number)
+        os._exit(code)
 
 
 def _alone() -> int:

@@ -9,12 +9,15 @@ import logging
 import re
 import sys
 import time
+import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TextIO
 
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
+
+from sqrtdk import disk, interrupts
 
 MILLISECONDS = {
     "draw_scaling": 9000,
@@ -75,6 +78,9 @@ class LogHandler(LogHandlerBase):
     """Snakemake's events as a few lines for a person."""
 
     def __post_init__(self) -> None:
+        # Python's own handlers, that of Snakemake's log file among them, would print a traceback
+        # for each line that a full disk does not take.
+        logging.raiseExceptions = False
         self.running: dict[int, float] = {}
         self.total = self.done = 0.0
         self.began = time.monotonic()
@@ -84,9 +90,11 @@ class LogHandler(LogHandlerBase):
     def emit(self, record: logging.LogRecord) -> None:
         """Follow one event; its fields are attributes of the record."""
         try:
+            if record.levelno >= logging.WARNING:
+                end_if_hopeless(record)
             self.follow(record)
         except Exception:
-            self.handleError(record)
+            traceback.print_exc()
 
     def follow(self, record: logging.LogRecord) -> None:
         """Count jobs, and print what is worth a line."""
@@ -105,7 +113,10 @@ class LogHandler(LogHandlerBase):
         if kind == LogEvent.PROGRESS:
             self.tell(event["done"], event["total"])
         elif kind == LogEvent.ERROR:
-            self.print(mistake(self.format(record), event.get("exception")))
+            text = self.format(record)
+            # What a command was and what it said stands in the error of its job, which follows.
+            if everything or "CalledProcessError" not in text:
+                self.print(mistake(text, event.get("exception")))
         elif everything or kind not in (*TOLD_BY_PROGRESS, LogEvent.RUN_INFO, LogEvent.JOB_INFO):
             text = self.format(record).strip()
             if text and not text.startswith(CHATTER):
@@ -127,7 +138,10 @@ class LogHandler(LogHandlerBase):
         left = f"about {clock(passed / share - passed)} left" if share > 0.02 else "estimating"
         line = f"{done} of {total} jobs, {share:.0%} of the work, {clock(passed)} passed, {left}"
         if Expected.log is not None:
-            print(line, file=Expected.log, flush=True)
+            try:
+                print(line, file=Expected.log, flush=True)
+            except OSError as error:
+                give_up(disk.fault(str(error)))
         if sys.stderr.isatty():
             self.unfinished = done < total
             end = "" if self.unfinished else "\n"
@@ -185,6 +199,33 @@ def mistake(text: str, exception: str | None) -> str:
     return text
 
 
+def end_if_hopeless(record: logging.LogRecord) -> None:
+    """End the run where an error is a disk's or a damaged file's: other jobs would fail as well."""
+    give_up(disk.fault(record.getMessage()))
+    if vars(record).get("event") == LogEvent.JOB_ERROR:
+        for path in vars(record)["log"]:
+            give_up(reason(path))
+        # The disk may have had no room for a reason.
+        give_up(disk.ask(Path("results")))
+
+
+def reason(log: str) -> str | None:
+    """What the last line of a failed job's log says, if it is about files."""
+    try:
+        last = Path(log).read_text(encoding="utf-8", errors="replace").strip().rpartition("\n")[2]
+    except OSError:
+        return None
+    if last.startswith("sqrtdk.tables.TableError: "):
+        return "sqrtdk: " + last.partition(": ")[2]
+    return disk.fault(last)
+
+
+def give_up(line: str | None) -> None:
+    """End the run with a line, if there is one."""
+    if line is not None:
+        interrupts.end(line, 1)
+
+
 def clock(seconds: float) -> str:
     """Seconds as m:ss or h:mm:ss.
 
@@ -202,6 +243,6 @@ def expect(shards: Mapping[str, float], targets: tuple[str, ...]) -> None:
 
 
 def keep_log(path: Path) -> None:
-    """From now on write the lines of progress to a file too."""
+    """From now on write the lines of progress to a file too. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     Expected.log = path.open("w", encoding="utf-8")

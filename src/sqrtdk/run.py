@@ -18,7 +18,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from sqrtdk import cells, config, shards, tables, usage
+from sqrtdk import cells, config, disk, shards, tables, usage
 from sqrtdk.config import ConfigError
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.keys import Column
@@ -136,7 +136,8 @@ def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def answer(error: BaseException) -> NoReturn:
     """End with the one line that says what to mend."""
-    print(f"sqrtdk: {config.one_line(error)}", file=sys.stderr)
+    line = config.one_line(error)
+    print(disk.fault(line) or f"sqrtdk: {line}", file=sys.stderr)
     sys.exit(2)
 
 

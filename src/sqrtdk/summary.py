@@ -136,8 +136,10 @@ def gate(table: pd.DataFrame) -> Gate | None:
 def read(path: Path, schema: Sequence[Column]) -> pd.DataFrame:
     """A table as a data frame with the schema's types.
 
-    Raises TableError for other columns, and for what is no such table at all.
+    Raises TableError for other columns, for what is no such table at all, and where it was changed
+    after it was written.
     """
+    tables.refuse_changed(path)
     try:
         # As text first: some pandas versions read the last bit of a float wrong.
         frame = pd.read_csv(path, dtype=str, keep_default_na=False)

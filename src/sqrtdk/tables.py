@@ -12,6 +12,7 @@ import json
 import math
 import os
 import re
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -71,20 +72,41 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         os.umask(umask)
         os.chmod(temporary, 0o666 & ~umask)
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         Path(temporary).unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            # The system does not say what a full disk had no room for.
+            error.filename = str(path)
         raise
 
 
-def write_guarded(path: Path, content: str) -> None:
-    """Write a table whole or not at all, and beside it a digest that tells whether it changed."""
-    # First the digest: what made the table before was deleted when its job began.
-    write_atomically(_guard(path), f"{_digest(content)}\n")
-    write_atomically(path, content)
+CHANGED = "was changed after it was written"
+REMEDY = "move it away or delete it, and it is made again"
+
+
+def write_guarded(path: Path, content: str | bytes) -> None:
+    """Write a file whole or not at all, and beside it a digest that tells whether it changed."""
+    data = content.encode() if isinstance(content, str) else content
+    # First the digest: what was the file before was deleted when its job began.
+    write_atomically(_guard(path), f"{hashlib.sha256(data).hexdigest()}\n")
+    write_atomically(path, data)
+
+
+def changed(folder: Path) -> list[Path]:
+    """The files below a folder that `write_guarded` wrote and that are not what it wrote."""
+    guards = sorted(folder.rglob(".*.sha256"))
+    files = (guard.with_name(guard.name[1 : -len(".sha256")]) for guard in guards)
+    return [path for path in files if is_changed(path)]
+
+
+def refuse_changed(path: Path) -> None:
+    """Raise TableError for a file that is not what was written."""
+    if is_changed(path):
+        raise TableError(f"{path} {CHANGED}; {REMEDY}")
 
 
 def is_changed(path: Path) -> bool:
-    """Whether a table that `write_guarded` wrote is there and is not what it wrote."""
+    """Whether a file that `write_guarded` wrote is there and is not what it wrote."""
     try:
         content, guard = path.read_bytes(), _guard(path).read_bytes()
     except (FileNotFoundError, IsADirectoryError):
@@ -169,3 +191,12 @@ def read_sealed(path: Path, columns: Sequence[Column]) -> list[list[str]]:
 
 def _digest(body: str) -> str:
     return hashlib.sha256(body.encode()).hexdigest()
+
+
+def main() -> None:
+    """Copy a file (first argument) to another (second), which is whole or absent, and guarded."""
+    write_guarded(Path(sys.argv[2]), Path(sys.argv[1]).read_bytes())
+
+
+if __name__ == "__main__":
+    main()

@@ -16,6 +16,7 @@ from snakemake.exceptions import WorkflowError
 from sqrtdk import (
     config,
     curves,
+    disk,
     exact,
     interrupts,
     lock,
@@ -80,11 +81,11 @@ class Workflow:
         self._lock: TextIO | None = None
         # Once: what the run's own jobs take while it goes on is not to count again.
         self._free = max(1, resources.free_memory())
-        self._changed = self._check_what_is_there()
+        self._changed = self._check_what_is_there(files)
         self._expect()
 
-    def _check_what_is_there(self) -> list[Path]:
-        """Name damaged shards whose cells are to be computed again, and return changed tables."""
+    def _check_what_is_there(self, files: Sequence[Path]) -> list[Path]:
+        """Name damaged shards whose cells are to be computed again, and return changed files."""
         damaged = {path for plan in self.plans.values() if plan.missing for path in plan.damaged}
         expected = {SHARDS / "exact" / name for specs in self.exact.values() for name in specs}
         sound = {path: tables.sound(path) for path in expected}
@@ -92,9 +93,11 @@ class Workflow:
         for path in sorted(damaged):
             note = "is damaged; what it held is computed again, into another file"
             print(f"sqrtdk: {path} {note}", file=sys.stderr)
-        changed = [path for path in sorted(self.folder.rglob("*.csv")) if tables.is_changed(path)]
+        # A configuration that was edited and is given back is no damage.
+        given = {file.resolve() for file in files}
+        changed = [path for path in tables.changed(self.folder) if path.resolve() not in given]
         for path in changed:
-            print(f"sqrtdk: {path} was changed after it was written", file=sys.stderr)
+            print(f"sqrtdk: {path} {tables.CHANGED}", file=sys.stderr)
         return changed
 
     @property
@@ -108,9 +111,8 @@ class Workflow:
         path = STATE / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.yaml"
         resolved = self.folder / "config.yaml"
         same = resolved.is_file() and resolved.read_bytes() == text.encode()
-        path.parent.mkdir(parents=True, exist_ok=True)
         if not path.is_file() or not same:
-            path.write_text(text, encoding="utf-8")
+            tables.write_atomically(path, text)
         if same:
             os.utime(path, (0, 0))
         return str(path)
@@ -220,7 +222,7 @@ class Workflow:
             RESULTS.mkdir(exist_ok=True)
             self._lock = lock.take(RESULTS)
         except OSError as error:
-            raise WorkflowError(f"sqrtdk: cannot write to {RESULTS}/: {error.strerror}") from None
+            raise _unwritable(error) from None
         except lock.LockedError as error:
             raise WorkflowError(
                 f"sqrtdk: another run is at work in {RESULTS}/ ({error}); wait for it or stop it, "
@@ -229,15 +231,19 @@ class Workflow:
         link = lock.links_out(RESULTS, [SHARDS, self.folder])
         if link is not None:
             raise WorkflowError(f"sqrtdk: {link} leads out of {RESULTS}/; nothing is written there")
-        recovery.sweep([SHARDS, self.folder])
+        recovery.sweep([STATE, SHARDS, self.folder])
         if self._changed:
             # Nothing is to be drawn from it, and it may be somebody's work.
-            one = self._changed[0]
-            raise WorkflowError(
-                f"sqrtdk: {one} was changed after it was written; move it away or delete it, and "
-                "it is made again"
-            )
-        progress.keep_log(self.folder / "logs" / "progress.log")
+            raise WorkflowError(f"sqrtdk: {self._changed[0]} {tables.CHANGED}; {tables.REMEDY}")
+        try:
+            progress.keep_log(self.folder / "logs" / "progress.log")
+        except OSError as error:
+            raise _unwritable(error) from None
+
+
+def _unwritable(error: OSError) -> WorkflowError:
+    what = f"sqrtdk: cannot write to {error.filename or RESULTS}: {error.strerror}"
+    return WorkflowError(disk.fault(str(error)) or what)
 
 
 def _milliseconds(experiment: Experiment, slab: shards.Slab) -> float:

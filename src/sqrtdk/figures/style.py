@@ -103,7 +103,7 @@ def save(figure: Figure, folder: Path, name: str) -> None:
             content = buffer.getvalue()
             if suffix == "svg":
                 content = _shorter(content)
-            tables.write_atomically(folder / f"{name}.{suffix}", content)
+            tables.write_guarded(folder / f"{name}.{suffix}", content)
 
 
 def _shorter(svg: bytes) -> bytes:

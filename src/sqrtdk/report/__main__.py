@@ -10,7 +10,7 @@ from sqrtdk.report.page import render
 def main() -> None:
     """Write report.html into the folder of a run."""
     folder = Path(sys.argv[1])
-    tables.write_atomically(folder / "report.html", render(folder))
+    tables.write_guarded(folder / "report.html", render(folder))
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from sqrtdk import (
     questions,
     rates,
     summary,
+    tables,
     tails,
     twins,
 )
@@ -151,5 +152,6 @@ def read_rows(path: Path) -> list[dict[str, str]]:
     """A table as it is on disk, all cells text; none where there is no such file."""
     if not path.is_file():
         return []
+    tables.refuse_changed(path)
     with path.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
