@@ -4,6 +4,7 @@ A Snakemake logger plugin (profiles/default names it). Failed jobs, warnings and
 said better here are printed as Snakemake formats them.
 """
 
+import contextlib
 import difflib
 import logging
 import re
@@ -12,7 +13,7 @@ import time
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
@@ -54,7 +55,14 @@ CHATTER = (
     "Execute ",
     "Provided cores",
     "Rules claiming more threads",
+    "Exiting because a job execution failed",
 )
+
+MOST_LINES = 40
+"""Lines of one log, and of the list of what failed."""
+
+CELLS_FAILED = re.compile(r"sqrtdk: \d+ of \d+ cells failed:")
+"""How `cells.rows` heads the cells that it names."""
 
 
 FAULTS = ("AttributeError", "ImportError", "KeyError", "NameError", "SyntaxError", "TypeError")
@@ -81,6 +89,7 @@ class LogHandler(LogHandlerBase):
         # Python's own handlers, that of Snakemake's log file among them, would print a traceback
         # for each line that a full disk does not take.
         logging.raiseExceptions = False
+        self.failed: list[str] = []
         self.running: dict[int, float] = {}
         self.total = self.done = 0.0
         self.began = time.monotonic()
@@ -112,10 +121,14 @@ class LogHandler(LogHandlerBase):
 
         if kind == LogEvent.PROGRESS:
             self.tell(event["done"], event["total"])
+        elif kind == LogEvent.JOB_ERROR and not everything:
+            self.print(self.failure(event))
         elif kind == LogEvent.ERROR:
             text = self.format(record)
+            if "At least one job did not complete" in text and self.failed:
+                self.print(self.failures())
             # What a command was and what it said stands in the error of its job, which follows.
-            if everything or "CalledProcessError" not in text:
+            elif everything or "CalledProcessError" not in text:
                 self.print(mistake(text, event.get("exception")))
         elif everything or kind not in (*TOLD_BY_PROGRESS, LogEvent.RUN_INFO, LogEvent.JOB_INFO):
             text = self.format(record).strip()
@@ -123,6 +136,23 @@ class LogHandler(LogHandlerBase):
                 self.print(text)
         elif kind == LogEvent.RUN_INFO and self.common_settings.dryrun:
             self.print(self.format(record).strip())
+
+    def failure(self, event: Mapping[str, Any]) -> str:
+        """What a failed job was to make and what it said; it is kept for the end as well."""
+        made = next(iter(event["output"]), event["rule_name"])
+        said = log_of(event)
+        cells = said[1:] if said and CELLS_FAILED.match(said[0]) else []
+        self.failed += cells or [f"{made}: {said[-1] if said else 'its job said nothing'}"]
+        head = f"sqrtdk: {made} failed; {' '.join(event['log']) or 'its job'} says:"
+        return "\n    ".join([head, *shortened(said)])
+
+    def failures(self) -> str:
+        """The list that ends a run in which jobs failed."""
+        head = (
+            f"sqrtdk: {len(self.failed)} failed, as listed here; what does not depend on them is "
+            "finished and kept"
+        )
+        return "\n    ".join([head, *shortened(self.failed)])
 
     def work(self, rule: str, shard: str | None = None) -> float:
         """A job's work in milliseconds, roughly; without its name that of a usual shard."""
@@ -197,6 +227,26 @@ def mistake(text: str, exception: str | None) -> str:
     if not Expected.read and exception not in FAULTS:
         return "sqrtdk: " + re.sub(r"^\w+Error:\s*(\[Errno \d+\] )?", "", lines[-1])
     return text
+
+
+def shortened(lines: list[str]) -> list[str]:
+    """Lines, the first of them where they are many.
+
+    >>> shortened(["a"] * 42)[-2:]
+    ['a', 'and 2 more']
+    """
+    more = len(lines) - MOST_LINES
+    return [*lines[:MOST_LINES], f"and {more} more"] if more > 0 else lines
+
+
+def log_of(event: Mapping[str, Any]) -> list[str]:
+    """The end of what a failed job said: the cells that it names, or its last lines."""
+    lines: list[str] = []
+    for path in event["log"]:
+        with contextlib.suppress(OSError):
+            lines += Path(path).read_text(encoding="utf-8", errors="replace").splitlines()
+    heads = [place for place, line in enumerate(lines) if CELLS_FAILED.match(line)]
+    return lines[heads[-1] :] if heads else lines[-MOST_LINES:]
 
 
 def end_if_hopeless(record: logging.LogRecord) -> None:
