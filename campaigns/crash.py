@@ -8,7 +8,6 @@ completes, every table has the bytes of the undisturbed one, and no shard that w
 signal came was computed again.
 """
 
-import argparse
 import os
 import random
 import signal
@@ -17,6 +16,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+from sqrtdk import commands
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -76,8 +77,8 @@ def interrupt(folder: Path, number: signal.Signals, moment: float) -> tuple[int,
 
 def main() -> None:
     """Run the trials; exit 1 if anything was lost."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--times", type=int, default=50)
+    parser = commands.Parser(description=__doc__)
+    parser.add_argument("--times", type=commands.whole, default=50)
     parser.add_argument("--signal", choices=("KILL", "TERM", "INT"), default="KILL")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()

@@ -9,10 +9,13 @@ import logging
 import re
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
+import yte
+from snakemake.exceptions import WorkflowError
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
@@ -80,6 +83,8 @@ class LogHandler(LogHandlerBase):
         self.began = time.monotonic()
         self.unfinished = False
         self.told = 0.0
+        # Before a config file is read: Snakemake's way would run the Python that stands in it.
+        yte.process_yaml = partial(_read_config, yte.process_yaml)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Follow one event; its fields are attributes of the record."""
@@ -183,6 +188,19 @@ def mistake(text: str, exception: str | None) -> str:
     if not Expected.read and exception not in FAULTS:
         return "sqrtdk: " + re.sub(r"^\w+Error:\s*(\[Errno \d+\] )?", "", lines[-1])
     return text
+
+
+def _read_config(template: Callable[..., Any], file: Any, **options: Any) -> Any:
+    """A config file, read as it stands; what else Snakemake reads with yte is left to it."""
+    # Not at the top, because `snakemake --version` needs none of it.
+    from sqrtdk import config
+
+    if not options.get("require_use_yte") or isinstance(file, str):
+        return template(file, **options)
+    try:
+        return config.read_text(file.read().removeprefix("\ufeff"))
+    except (config.ConfigError, UnicodeDecodeError) as error:
+        raise WorkflowError(f"sqrtdk: {file.name}: {error}") from None
 
 
 def clock(seconds: float) -> str:

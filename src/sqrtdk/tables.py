@@ -17,12 +17,13 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from sqrtdk import commands
 from sqrtdk.keys import Column
 
 Row = dict[str, Any]
 
 
-class TableError(Exception):
+class TableError(commands.MistakeError):
     """A table that is not what its reader was promised; the message names the file and why."""
 
 
@@ -166,3 +167,14 @@ def read_sealed(path: Path, columns: Sequence[Column]) -> list[list[str]]:
 
 def _digest(body: str) -> str:
     return hashlib.sha256(body.encode()).hexdigest()
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """A JSON file. Raises TableError for what is none."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise TableError(f"{path} cannot be read as JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise TableError(f"{path} is not the record of a run; delete it")
+    return found

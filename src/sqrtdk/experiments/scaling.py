@@ -218,4 +218,4 @@ def _rms(values: Array) -> Array:
 
 
 if __name__ == "__main__":
-    main(cells, COLUMNS)
+    main(cells, KEYS, COLUMNS)
