@@ -6,7 +6,6 @@ Everything that is compared is measured in the same rounds, in turn, as CPU time
 that what else the machine does falls on all alike.
 """
 
-import argparse
 import csv
 import importlib.util
 import io
@@ -26,7 +25,7 @@ import psutil
 
 from benchmarks import ROOT, contestants, slabs
 from benchmarks.contestants import Case, Run
-from sqrtdk import provenance, tables
+from sqrtdk import commands, provenance, tables
 
 NS = (16, 64, 256, 1024)
 DS = (1, 4, 16, 64, 256, 1024, 4096)
@@ -292,10 +291,12 @@ PARTS: dict[str, Callable[[int, bool], Iterable[Row]]] = {
 
 def main() -> None:
     """Measure a part and write its rounds and, beside them, the machine."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = commands.Parser(description=__doc__)
     parser.add_argument("part", choices=[*PARTS, "narrow-child"], help="what to measure")
     parser.add_argument("path", type=Path, help="CSV file of the rounds")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds, 5 at least for a page")
+    parser.add_argument(
+        "--rounds", type=commands.whole, default=5, help="rounds, 5 at least for a page"
+    )
     parser.add_argument("--quick", action="store_true", help="the smallest of everything")
     options = parser.parse_args()
     if options.part == "narrow-child":
@@ -317,4 +318,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    commands.run(main)

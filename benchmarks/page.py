@@ -3,7 +3,6 @@
 python -m benchmarks.page docs/benchmarks.csv docs/performance.png docs/performance.md
 """
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,14 +15,14 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator, ScalarFormatter
 
-from benchmarks.measure import DS, NS
-from sqrtdk import tables
+from benchmarks.measure import DS, NS, Row
+from sqrtdk import commands, tables
 from sqrtdk.figures import style
 
 LEAST_ROUNDS = 5
 
 
-class RoundsError(Exception):
+class RoundsError(commands.MistakeError):
     """Too few rounds to say how far a number spreads."""
 
 
@@ -346,25 +345,33 @@ def page(rounds: Rounds, record: Mapping[str, Any], figure: str) -> str:
 DTYPES = ("float64", "float32")
 
 
+def read(path: Path) -> pd.DataFrame:
+    """A table of rounds as text. Raises TableError for what is none."""
+    try:
+        table = pd.read_csv(path, dtype=str, keep_default_na=False)
+    except ValueError as error:
+        raise tables.TableError(f"{path} cannot be read: {commands.one_line(error)}") from None
+    if list(table.columns) != list(Row._fields):
+        raise tables.TableError(f"{path} is no table of rounds")
+    return table
+
+
 def main() -> None:
     """Write the table, the figure and the page of some tables of rounds."""
     *sources, whole, picture, text = map(Path, sys.argv[1:])
-    table = pd.concat(pd.read_csv(source, dtype=str, keep_default_na=False) for source in sources)
+    table = pd.concat(map(read, sources))
     rounds = Rounds(table)
-    records = [json.loads(x.with_suffix(".json").read_text(encoding="utf-8")) for x in sources]
+    records = [tables.read_record(source.with_suffix(".json")) for source in sources]
     loads = [record[when][0] for record in records for when in ("load", "load after")]
     code: dict[str, list[str]] = {}
     for source, one in zip(sources, records, strict=True):
         code.setdefault(str(one["code"]["revision"]), []).append(source.stem)
     record = records[0] | {"loads": [min(loads), max(loads)], "code": code}
-    try:
-        written = page(rounds, record, picture.name)
-    except RoundsError as error:
-        sys.exit(f"sqrtdk: {error}")
+    written = page(rounds, record, picture.name)
     tables.write_atomically(whole, table.to_csv(index=False, lineterminator="\n"))
     draw(rounds).savefig(picture, dpi=130, metadata={"Software": None})
     tables.write_atomically(text, written)
 
 
 if __name__ == "__main__":
-    main()
+    commands.run(main, "ROUNDS.csv...", "TABLE.csv", "FIGURE.png", "PAGE.md")

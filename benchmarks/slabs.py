@@ -1,6 +1,5 @@
 """The slabs of `scaling` whose memory and whole cost are measured, and the process that does it."""
 
-import json
 import sys
 import time
 from collections.abc import Mapping
@@ -8,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sqrtdk import cells, config, inputs, kernel, scales
+from sqrtdk import cells, commands, config, inputs, kernel, scales
 from sqrtdk.experiments import scaling
 from sqrtdk.shards import slabs
 
@@ -101,7 +100,11 @@ def main() -> None:
     `bare`: CPU seconds of a slab's random numbers and kernel. `run`: the same of a run's values.
     `peak`: the MiB and CPU seconds of a slab's cells.
     """
-    what, wanted = sys.argv[1], json.loads(sys.argv[2])
+    what, wanted = sys.argv[1], commands.read_json(sys.argv[2], "a slab or a run's values")
+    if what not in ("bare", "run", "peak"):
+        raise commands.MistakeError(f"{what!r} is not allowed; allowed: bare, run or peak")
+    if what != "run":
+        cells.check_slab(wanted, scaling.KEYS)
     if what in ("bare", "run"):
         start = time.process_time()
         (bare if what == "bare" else bare_run)(wanted)
@@ -115,4 +118,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    commands.run(main, "WHAT", "SLAB")

@@ -10,7 +10,6 @@ and configuration has the bytes of an undisturbed run, no file that was half wri
 no shard that was whole when the signal came was computed again.
 """
 
-import argparse
 import os
 import random
 import re
@@ -23,7 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from sqrtdk import tables
+from sqrtdk import commands, tables
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -202,8 +201,8 @@ def inside() -> Iterator[tuple[str, list[str]]]:
 
 def main() -> None:
     """Run the trials; exit 1 if anything was lost."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--times", type=int, default=50)
+    parser = commands.Parser(description=__doc__)
+    parser.add_argument("--times", type=commands.whole, default=50)
     parser.add_argument("--signal", choices=("KILL", "TERM", "INT"), default="KILL")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--inside", action="store_true")

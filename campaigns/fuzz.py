@@ -7,7 +7,6 @@ tables and shards on disk. A case is lost where anything but the one error that 
 out, where the message has more than one line, or where it takes more than two seconds.
 """
 
-import argparse
 import random
 import string
 import sys
@@ -18,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sqrtdk import config, keys, summary, tables, workflow
+from sqrtdk import commands, config, keys, summary, tables, workflow
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.experiments.scaling import COLUMNS
 
@@ -140,8 +139,8 @@ def run(reader: str, seed: int, folder: Path) -> str:
 
 def main() -> None:
     """Run the cases; exit 1 if any is lost."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cases", type=int, default=100_000)
+    parser = commands.Parser(description=__doc__)
+    parser.add_argument("--cases", type=commands.whole, default=100_000)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     plan = [name for name, (_, often) in READERS.items() for _ in range(often)]

@@ -1,14 +1,13 @@
 """What every experiment's job does: measure the cells of one slab and write them as a shard."""
 
-import json
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from sqrtdk import tables
-from sqrtdk.keys import Column
+from sqrtdk import commands, tables
+from sqrtdk.keys import Column, Key
 from sqrtdk.tables import Row
 
 Cell = tuple[Row, Callable[[], Row | list[Row]]]
@@ -65,7 +64,45 @@ def shared(compute: Callable[..., Any], *lists: Sequence[Any]) -> Callable[..., 
     return at
 
 
-def main(cells: Callable[[Row], Iterable[Cell]], columns: Sequence[Column]) -> None:
+SHAPES: dict[str, tuple[type, ...]] = {"whole": (int,), "number": (int, float)}
+"""The types of a key's values in a slab, where they are not words."""
+
+
+def check_slab(slab: Row, keys: Sequence[Key]) -> None:
+    """Refuse what is no slab of an experiment with these keys. Raises MistakeError.
+
+    Only its shape: the pipeline's slabs are of a configuration that was checked.
+    """
+    seeds: Any = slab.get("seeds")
+    if not (_are(seeds, (int,)) and len(seeds) == 2 and 0 <= seeds[0] < seeds[1]):
+        allowed = "the first seed and the one after the last, [0, 20]"
+        raise commands.MistakeError(f"seeds: {seeds!r} is not allowed; allowed: {allowed}")
+    for key in keys:
+        value = slab.get(key.name)
+        values = value if isinstance(value, list) else [value]
+        right = (
+            isinstance(value, dict) if key.named_in else _are(values, SHAPES.get(key.kind, (str,)))
+        )
+        if key.name != "seed" and not right:
+            shown = commands.shorten(value)
+            raise commands.MistakeError(
+                f"{key.name}: {shown} is not allowed; allowed: {key.allowed}"
+            )
+
+
+def _are(values: Any, types: tuple[type, ...]) -> bool:
+    """Whether something is a list of some types; true and false are no whole numbers."""
+    return isinstance(values, list) and all(type(one) in types for one in values)
+
+
+def main(
+    cells: Callable[[Row], Iterable[Cell]], keys: Sequence[Key], columns: Sequence[Column]
+) -> None:
     """Compute the slab given as JSON, the first argument, into the shard named by the second."""
-    slab, path = json.loads(sys.argv[1]), Path(sys.argv[2])
-    tables.write_sealed(path, slab, rows(cells(slab), columns), columns)
+
+    def write() -> None:
+        slab = commands.read_json(sys.argv[1], "a slab")
+        check_slab(slab, keys)
+        tables.write_sealed(Path(sys.argv[2]), slab, rows(cells(slab), columns), columns)
+
+    commands.run(write, "SLAB", "SHARD.csv")

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from sqrtdk import config, judges, judges_recall, learning, rates, summary, tables, twins
+from sqrtdk import commands, config, judges, judges_recall, learning, rates, summary, tables, twins
 from sqrtdk.estimates import (
     MissingError,
 )
@@ -448,6 +448,11 @@ def main() -> None:
     A table's experiment is the folder that it is in.
     """
     configuration, *paths, out = map(Path, sys.argv[1:])
+    for path in paths:
+        kinds = ("summary", *SCHEMAS)
+        if path.parent.name not in EXPERIMENTS or path.stem not in kinds:
+            allowed = f"EXPERIMENT/TABLE.csv, of the tables {' or '.join(kinds)}"
+            raise config.refuse("table", str(path), allowed)
     summaries = {
         path.parent.name: summary.read(path, summary.columns(EXPERIMENTS[path.parent.name].COLUMNS))
         for path in paths
@@ -463,4 +468,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    commands.run(main, "CONFIG", "TABLE...", "CLAIMS.csv")

@@ -5,8 +5,10 @@ A flat key (`d_k`) applies to every experiment of the run that has it; under an 
 (`scaling: {d_k: 16}`) it applies to that one alone.
 """
 
+import contextlib
 import difflib
 import inspect
+import json
 import math
 import re
 import sys
@@ -19,7 +21,7 @@ from typing import Any, get_args
 
 import yaml
 
-from sqrtdk import inputs, resources, scales
+from sqrtdk import commands, inputs, resources, scales
 from sqrtdk.experiments.registry import EXAMPLES, EXPERIMENTS
 from sqrtdk.keys import Key
 
@@ -54,15 +56,15 @@ FORMULAS: dict[str, tuple[str, Mapping[str, Callable[..., Any]]]] = {
 """For each mapping of named entries: the entry's key that names the formula, and the formulas."""
 
 
-class ConfigError(Exception):
+class ConfigError(commands.MistakeError):
     """A mistake in the configuration; the message is one line for the person who made it."""
 
 
 def refuse(key: str, value: object, allowed: str, known: Iterable[str] = ()) -> ConfigError:
     """The error for a bad value: the key, the value, what is allowed and the nearest name."""
-    shown = repr(value)
-    shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
-    return ConfigError(f"{key}: {shown} is not allowed; allowed: {allowed}{_hint(value, known)}")
+    return ConfigError(
+        f"{key}: {commands.shorten(value)} is not allowed; allowed: {allowed}{_hint(value, known)}"
+    )
 
 
 def unknown(key: object, known: Iterable[str], where: str = "") -> ConfigError:
@@ -106,6 +108,12 @@ class Run:
     shard_seeds: int
     settings: dict[str, dict[str, Any]]
 
+    def of(self, experiment: str) -> dict[str, Any]:
+        """The settings of one experiment. Raises ConfigError where the run has not got it."""
+        if experiment not in self.settings:
+            raise refuse("experiment", experiment, ", ".join(self.settings), self.settings)
+        return self.settings[experiment]
+
     def to_yaml(self) -> str:
         """The resolved configuration as YAML that `--configfile` takes back."""
         document: dict[str, Any] = {
@@ -132,8 +140,123 @@ class Run:
 
 
 def load(path: Path) -> Run:
-    """The run of a resolved configuration file, as `Run.to_yaml` writes it."""
-    return resolve(yaml.safe_load(path.read_text(encoding="utf-8")))
+    """The run of a resolved configuration file, as `Run.to_yaml` writes it. Raises ConfigError."""
+    values = read(path)
+    try:
+        return resolve(values)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def read(path: Path) -> dict[str, Any]:
+    """What a configuration file says. Raises ConfigError, which names the file."""
+    try:
+        found = read_text(path.read_text(encoding="utf-8-sig"))
+        if not isinstance(found, dict):
+            raise ConfigError(f"{commands.shorten(found)} is not a mapping from key to value")
+    except (ConfigError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: {error}") from None
+    return found
+
+
+def read_text(text: str) -> Any:
+    """The value of a YAML or JSON text; only of kinds that YAML itself has. Raises ConfigError.
+
+    Also for what YAML would take in silence and a person did not mean: a key that stands twice,
+    of which the last would win, and numbers in other than decimal digits.
+    """
+    with contextlib.suppress(ValueError):
+        try:
+            return json.loads(text, object_pairs_hook=_once)
+        except RecursionError:
+            raise ConfigError(f"nested more than {DEEPEST} deep") from None
+    try:
+        _check_size(text)
+        node = yaml.compose(text, yaml.SafeLoader)
+        if node is not None:
+            _check_node(node)
+        return yaml.safe_load(text)
+    except yaml.MarkedYAMLError as error:
+        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+        raise ConfigError(f"{line}{commands.one_line(Exception(error.problem))}") from None
+    except yaml.YAMLError as error:
+        raise ConfigError(commands.one_line(error)) from None
+    except ValueError as error:
+        # A date without a day that exists, for one.
+        raise ConfigError(commands.one_line(error)) from None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    check_repeat(key for key, _ in pairs)
+    return dict(pairs)
+
+
+DEEPEST, MOST = 50, 10**6
+"""How deep a configuration may be nested, and how many values it may have with its aliases put in:
+one that stands for ten of another, which stands for ten, soon fills the memory."""
+
+
+def _check_size(text: str) -> None:
+    sizes: dict[str, int] = {}
+    inside: list[tuple[str | None, int]] = []
+    count = 0
+    for event in yaml.parse(text, yaml.SafeLoader):
+        if isinstance(event, yaml.AliasEvent):
+            if event.anchor not in sizes:
+                raise ConfigError(f"*{event.anchor} stands for nothing, or for what it is part of")
+            count += sizes[event.anchor]
+        elif isinstance(event, yaml.ScalarEvent):
+            count += 1
+            sizes[event.anchor or ""] = 1
+        elif isinstance(event, yaml.CollectionStartEvent):
+            # While it is open nothing may refer to it.
+            sizes.pop(event.anchor or "", None)
+            inside.append((event.anchor, count))
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = inside.pop()
+            sizes[anchor or ""] = count - before
+        if len(inside) > DEEPEST:
+            raise ConfigError(f"nested more than {DEEPEST} deep")
+        if count > MOST:
+            raise ConfigError(f"more than {MOST} values, with those that aliases stand for")
+
+
+PLAIN = re.compile(
+    r"[+-]?((0|[1-9]\d{0,399})(\.\d*)?|\.\d+)([eE][+-]?\d+)?|[+-]?\.?(inf|nan)",
+    flags=re.ASCII | re.IGNORECASE,
+)
+
+
+def _check_node(node: yaml.Node, key: str = "value") -> None:
+    if isinstance(node, yaml.MappingNode):
+        keys = []
+        for name, value in node.value:
+            if not isinstance(name, yaml.ScalarNode):
+                raise ConfigError(f"line {name.start_mark.line + 1}: a key is one word")
+            keys.append(name.value)
+            _check_node(value, name.value)
+        check_repeat(keys)
+    elif isinstance(node, yaml.SequenceNode):
+        for value in node.value:
+            _check_node(value, key)
+    elif node.tag.endswith((":int", ":float")):
+        check_number(key, node.value)
+
+
+def check_number(key: str, text: str) -> None:
+    """Refuse a number that a person reads as another one, or as none.
+
+    `010`, `0x10`, `1_000` and `1:30` are 8, 16, 1000 and 90 to YAML or to Snakemake.
+    """
+    if not PLAIN.fullmatch(text):
+        raise refuse(key, text, "numbers in decimal digits; with quotes it is a word")
+
+
+def check_repeat(keys: Iterable[str]) -> None:
+    """Refuse a key that is given twice, of which the last would win in silence."""
+    for key, count in Counter(keys).items():
+        if count > 1:
+            raise given_twice(key)
 
 
 def compose(overrides: list[str], values: Mapping[str, Any], config_name: str = "config") -> Run:
@@ -160,16 +283,12 @@ def compose(overrides: list[str], values: Mapping[str, Any], config_name: str = 
                 hydra_compose(config_name, arguments), resolve=True
             )
     except (HydraException, OmegaConfBaseException) as error:
-        raise ConfigError(one_line(error)) from None
+        where = f"{key}: " if (key := getattr(error, "full_key", None)) else ""
+        raise ConfigError(f"{where}{commands.one_line(error)}") from None
     run = resolve(_overlay(composed, values))
-    _check_size(run)
+    _check_shards(run)
     check_memory(run)
     return run
-
-
-def one_line(error: BaseException) -> str:
-    """The first line of a library's message, which is where Hydra says what is wrong."""
-    return str(error).strip().splitlines()[0]
 
 
 def check_overrides(
@@ -196,7 +315,7 @@ def check_overrides(
         try:
             override = parser.parse_override(line)
         except HydraException as error:
-            raise ConfigError(f"{line!r} is not an override: {one_line(error)}") from None
+            raise ConfigError(f"{line!r} is not an override: {commands.one_line(error)}") from None
         key = override.key_or_group
         top = re.split(r"[.@/]", key, maxsplit=1)[0]
         if top not in known | {"hydra"}:
@@ -208,6 +327,12 @@ def check_overrides(
             raise ConfigError(f"{line}: a sweep needs --multirun; a list is {key}='[...]'")
         if key == "grid" and not override.is_sweep_override() and override.value() not in grids():
             raise refuse("grid", override.value(), " or ".join(grids()), grids())
+        text = line.partition("=")[2]
+        if not isinstance(override.value(), str) and (
+            odd := re.search(r"(?<![\w.])\d[\d.]*_[\w.]*", text)
+        ):
+            # Hydra leaves out the sign, also in a name.
+            raise refuse(key, text, f"numbers in decimal digits, not {odd[0]}")
         if key == "experiment":
             raise ConfigError("experiment: what to build is chosen with experiments=NAME")
         if key in flat and line.startswith(key):
@@ -524,7 +649,7 @@ def _check_formulas(run: Run) -> None:
                         raise ConfigError(f"scale_rules.{name}: the factor {at} is {factor}")
 
 
-def _check_size(run: Run) -> None:
+def _check_shards(run: Run) -> None:
     """Refuse a grid of more shards than Snakemake can plan. Raises ConfigError."""
     for name, settings in run.settings.items():
         lengths = {

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from sqrtdk import config, keys, summary, tables, theory
+from sqrtdk import commands, config, keys, summary, tables, theory
 from sqrtdk.estimates import Curve, Estimate, MissingError, crossing
 from sqrtdk.exact import is_covered
 from sqrtdk.experiments import scaling
@@ -107,10 +107,10 @@ def _exact(quantity: str, n_k: int) -> float:
 
 def main() -> None:
     """Write the crossings of the run whose config is first, by its summary.csv, to the third."""
-    settings = config.load(Path(sys.argv[1])).settings["scaling"]
+    settings = config.load(Path(sys.argv[1])).of("scaling")
     table = summary.read(Path(sys.argv[2]), summary.columns(scaling.COLUMNS))
     tables.write_guarded(Path(sys.argv[3]), tables.text(rows(settings, table), COLUMNS))
 
 
 if __name__ == "__main__":
-    main()
+    commands.run(main, "CONFIG", "SUMMARY.csv", "CROSSINGS.csv")

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sqrtdk import config, exact, keys, tables
+from sqrtdk import commands, config, exact, keys, tables
 from sqrtdk.exact import Point
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.keys import Column
@@ -72,7 +72,7 @@ def rows(
 def main() -> None:
     """Write exact.csv (third argument) of an experiment (second) of a run (its config, first)."""
     experiment, path = sys.argv[2], Path(sys.argv[3])
-    settings = config.load(Path(sys.argv[1])).settings[experiment]
+    settings = config.load(Path(sys.argv[1])).of(experiment)
     found = points(experiment, settings)
     known = {}
     for name in exact.specs(point for _, point in found):
@@ -86,4 +86,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    commands.run(main, "CONFIG", "EXPERIMENT", "EXACT.csv")

@@ -5,7 +5,7 @@ d_k and n_k.
 """
 
 import itertools
-import json
+import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sqrtdk import scales, sources, tables, theory
+from sqrtdk import commands, scales, sources, tables, theory
 from sqrtdk.keys import Column
 
 POINTS = 500
@@ -84,13 +84,18 @@ def specs(found: Iterable[Point]) -> dict[str, dict[str, Any]]:
 
 def main() -> None:
     """Compute the points given as JSON, the first argument, into the shard named by the second."""
-    spec = json.loads(sys.argv[1])
-    rows = [
-        point._asdict() | theory.expectations(*point)._asdict()
-        for point in itertools.starmap(Point, spec["points"])
-    ]
+    spec = commands.read_json(sys.argv[1], "the points of a shard")
+    try:
+        found = [Point(int(n_k), float(d_k), float(scale)) for n_k, d_k, scale in spec["points"]]
+    except (KeyError, TypeError, ValueError):
+        found = []
+    if not found or not all(x > 0 and math.isfinite(x) for point in found for x in point):
+        raise commands.MistakeError(
+            'points: allowed: {"points": [[n_k, d_k, scale], ...]}, all above 0'
+        )
+    rows = [point._asdict() | theory.expectations(*point)._asdict() for point in found]
     tables.write_sealed(Path(sys.argv[2]), spec, rows, COLUMNS)
 
 
 if __name__ == "__main__":
-    main()
+    commands.run(main, "POINTS", "SHARD.csv")

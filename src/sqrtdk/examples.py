@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from sqrtdk import config, estimates, keys, scales, tables
+from sqrtdk import commands, config, estimates, keys, scales, tables
 from sqrtdk.attention import attention
 from sqrtdk.inputs import draw
 from sqrtdk.keys import Column
@@ -60,8 +60,12 @@ def main(
     rows: Callable[[Mapping[str, Any]], Iterable[tables.Row]], columns: Sequence[Column]
 ) -> None:
     """Write the rows of the `scaling` of the run whose config is named first to the second path."""
-    settings = config.load(Path(sys.argv[1])).settings["scaling"]
-    tables.write_guarded(Path(sys.argv[2]), tables.text(rows(settings), columns))
+
+    def write() -> None:
+        settings = config.load(Path(sys.argv[1])).of("scaling")
+        tables.write_guarded(Path(sys.argv[2]), tables.text(rows(settings), columns))
+
+    commands.run(write, "CONFIG", "TABLE.csv")
 
 
 if __name__ == "__main__":

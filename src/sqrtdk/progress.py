@@ -11,10 +11,13 @@ import re
 import sys
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
+import yte
+from snakemake.exceptions import WorkflowError
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
@@ -95,6 +98,8 @@ class LogHandler(LogHandlerBase):
         self.began = time.monotonic()
         self.unfinished = False
         self.told = 0.0
+        # Before a config file is read: Snakemake's way would run the Python that stands in it.
+        yte.process_yaml = partial(_read_config, yte.process_yaml)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Follow one event; its fields are attributes of the record."""
@@ -260,20 +265,31 @@ def end_if_hopeless(record: logging.LogRecord) -> None:
 
 
 def reason(log: str) -> str | None:
-    """What the last line of a failed job's log says, if it is about files."""
+    """What the last line of a failed job's log says, if it is no fault of a cell's numbers."""
     try:
         last = Path(log).read_text(encoding="utf-8", errors="replace").strip().rpartition("\n")[2]
     except OSError:
         return None
-    if last.startswith("sqrtdk.tables.TableError: "):
-        return "sqrtdk: " + last.partition(": ")[2]
-    return disk.fault(last)
+    return last if last.startswith("sqrtdk: ") else disk.fault(last)
 
 
 def give_up(line: str | None) -> None:
     """End the run with a line, if there is one."""
     if line is not None:
         interrupts.end(line, 1)
+
+
+def _read_config(template: Callable[..., Any], file: Any, **options: Any) -> Any:
+    """A config file, read as it stands; what else Snakemake reads with yte is left to it."""
+    # Not at the top, because `snakemake --version` needs none of it.
+    from sqrtdk import config
+
+    if not options.get("require_use_yte") or isinstance(file, str):
+        return template(file, **options)
+    try:
+        return config.read_text(file.read().removeprefix("\ufeff"))
+    except (config.ConfigError, UnicodeDecodeError) as error:
+        raise WorkflowError(f"sqrtdk: {file.name}: {error}") from None
 
 
 def clock(seconds: float) -> str:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from sqrtdk import tables
+from sqrtdk import commands, tables
 
 PACKAGES = ("numpy", "ml-dtypes", "scipy", "pandas", "matplotlib", "hydra-core", "snakemake")
 UNKNOWN = "unknown"
@@ -191,4 +191,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    commands.run(main, "PROVENANCE.json", "COMMAND", "TABLE...")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from sqrtdk import claims, config, distances, judges, judges_recall, summary, tables
+from sqrtdk import claims, commands, config, distances, judges, judges_recall, summary, tables
 from sqrtdk.estimates import Estimate, MissingError, estimate, last, past, percent
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.keys import Column
@@ -161,4 +161,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    commands.run(main, "CONFIG", "QUESTIONS.csv")

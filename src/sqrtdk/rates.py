@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from sqrtdk import config, keys, summary, tables
+from sqrtdk import commands, config, keys, summary, tables
 from sqrtdk.estimates import median_interval
 from sqrtdk.experiments import training
 from sqrtdk.keys import Column
@@ -173,10 +173,10 @@ def _median(values: np.ndarray) -> float:
 
 def main() -> None:
     """Write rates.csv (third) of the run whose config is first, by its runs.csv (second)."""
-    settings = config.load(Path(sys.argv[1])).settings["training"]
+    settings = config.load(Path(sys.argv[1])).of("training")
     runs = summary.read(Path(sys.argv[2]), training.COLUMNS)
     tables.write_guarded(Path(sys.argv[3]), tables.text(rows(settings, runs), COLUMNS))
 
 
 if __name__ == "__main__":
-    main()
+    commands.run(main, "CONFIG", "RUNS.csv", "RATES.csv")

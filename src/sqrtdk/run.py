@@ -11,14 +11,14 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import hydra
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from sqrtdk import cells, config, disk, shards, tables, usage
+from sqrtdk import cells, commands, config, shards, tables, usage
 from sqrtdk.config import ConfigError
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.keys import Column
@@ -82,7 +82,7 @@ def main() -> None:
             table = columns
         except MISTAKES as error:
             # Hydra would print a line of its own before the exception left it.
-            answer(error)
+            commands.answer(error)
         show(rows, table, header=not done)
         done.extend(rows)
 
@@ -102,7 +102,7 @@ def main() -> None:
             tables.write_atomically(out, tables.text(done, table))
     except (*MISTAKES, ValueError) as error:
         # Hydra's sweeps raise a plain ValueError for a range of step 0.
-        answer(error)
+        commands.answer(error)
 
 
 def refuse_clash(
@@ -132,13 +132,6 @@ def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
         (options if option or (takes and "=" not in word) else overrides).append(word)
         takes = option and word in VALUED
     return options, overrides
-
-
-def answer(error: BaseException) -> NoReturn:
-    """End with the one line that says what to mend."""
-    line = config.one_line(error)
-    print(disk.fault(line) or f"sqrtdk: {line}", file=sys.stderr)
-    sys.exit(2)
 
 
 def _out(value: object) -> Path | None:

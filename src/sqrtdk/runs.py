@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sqrtdk import config, shards, sources, tables
+from sqrtdk import commands, config, shards, sources, tables
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.keys import Column
 
@@ -83,7 +83,7 @@ def rows_of(
 def main() -> None:
     """Merge the shards of the experiment named second, in the run of the config named first."""
     run, experiment, path = config.load(Path(sys.argv[1])), sys.argv[2], Path(sys.argv[3])
-    settings, columns = run.settings[experiment], EXPERIMENTS[experiment].COLUMNS
+    settings, columns = run.of(experiment), EXPERIMENTS[experiment].COLUMNS
     plan = plan_of(run, experiment, path.parents[2] / "shards" / experiment)
     if plan.missing:
         lacking = min(plan.missing)
@@ -98,4 +98,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    commands.run(main, "CONFIG", "EXPERIMENT", "RUNS.csv")

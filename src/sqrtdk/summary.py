@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtri, stdtr
 
-from sqrtdk import config, curves, tables
+from sqrtdk import commands, config, curves, tables
 from sqrtdk.estimates import statistics
 from sqrtdk.exact import is_covered
 from sqrtdk.experiments.registry import EXPERIMENTS
@@ -175,7 +175,7 @@ def exact_values(settings: Mapping[str, Any], table: pd.DataFrame) -> dict[tuple
 def main() -> None:
     """Summarize an experiment (second) of a run (its config first): runs.csv, exact.csv, output."""
     experiment, runs, exact, path = sys.argv[2], *map(Path, sys.argv[3:])
-    settings = config.load(Path(sys.argv[1])).settings[experiment]
+    settings = config.load(Path(sys.argv[1])).of(experiment)
     schema = EXPERIMENTS[experiment].COLUMNS
     known = exact_values(settings, read(exact, curves.COLUMNS))
     rows = summarize(read(runs, schema), schema, known)
@@ -183,4 +183,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    commands.run(main, "CONFIG", "EXPERIMENT", "RUNS.csv", "EXACT.csv", "SUMMARY.csv")

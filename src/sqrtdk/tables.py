@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from sqrtdk import commands
 from sqrtdk.keys import Column
 
 Row = dict[str, Any]
@@ -26,7 +27,7 @@ PARTIAL = ".partial"
 """How the name of a file ends while it is being written, after a dot and its name to be."""
 
 
-class TableError(Exception):
+class TableError(commands.MistakeError):
     """A table that is not what its reader was promised; the message names the file and why."""
 
 
@@ -193,10 +194,21 @@ def _digest(body: str) -> str:
     return hashlib.sha256(body.encode()).hexdigest()
 
 
+def read_record(path: Path) -> dict[str, Any]:
+    """A JSON file. Raises TableError for what is none."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise TableError(f"{path} cannot be read as JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise TableError(f"{path} is not the record of a run; delete it")
+    return found
+
+
 def main() -> None:
     """Copy a file (first argument) to another (second), which is whole or absent, and guarded."""
     write_guarded(Path(sys.argv[2]), Path(sys.argv[1]).read_bytes())
 
 
 if __name__ == "__main__":
-    main()
+    commands.run(main, "FILE", "COPY")

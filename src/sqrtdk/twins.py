@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from sqrtdk import config, keys, rates, retrieval, scales, shards, summary, tables
+from sqrtdk import commands, config, keys, rates, retrieval, scales, shards, summary, tables
 from sqrtdk.attention import Floats
 from sqrtdk.experiments import training
 from sqrtdk.keys import Column
@@ -123,7 +123,7 @@ def _difference(own: np.ndarray, other: np.ndarray) -> float:
 
 def main() -> None:
     """Write twins.csv (last) of the run whose config is first, by its runs.csv and rates.csv."""
-    settings = config.load(Path(sys.argv[1])).settings["training"]
+    settings = config.load(Path(sys.argv[1])).of("training")
     runs = summary.read(Path(sys.argv[2]), training.COLUMNS)
     found = rows(settings, runs, summary.read(Path(sys.argv[3]), rates.COLUMNS))
     written = tables.text(sorted(found, key=tables.axes_of(COLUMNS)), COLUMNS)
@@ -131,4 +131,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    commands.run(main, "CONFIG", "RUNS.csv", "RATES.csv", "TWINS.csv")

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sqrtdk import config, summary, tables
+from sqrtdk import commands, config, summary, tables
 from sqrtdk.experiments.scaling import COLUMNS
 
 REFERENCE = Path(__file__).with_name("reference.csv")
@@ -96,7 +96,7 @@ def main() -> None:
         settings = config.load(folder / "config.yaml").settings.get("scaling", {})
         found = compare(read(path) if settings else [], comparable(settings, read(REFERENCE)))
     except (config.ConfigError, tables.TableError, OSError) as error:
-        sys.exit(f"sqrtdk: {config.one_line(error)}")
+        sys.exit(f"sqrtdk: {commands.one_line(error)}")
     if not found.cells:
         sys.exit(f"sqrtdk: {folder} has none of the cells of the reference")
     for one in found.differ[:10]:
@@ -113,4 +113,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    commands.run(main, "FOLDER")

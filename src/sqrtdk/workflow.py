@@ -6,11 +6,10 @@ import math
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-import yaml
 from snakemake.exceptions import WorkflowError
 
 from sqrtdk import (
@@ -260,9 +259,14 @@ def compose(
     Raises ConfigError, also for a key that stands twice: the last would win in silence.
     """
     for file in files:
-        _refuse_repeat_in(yaml.compose(file.read_text(encoding="utf-8")))
-    _refuse_repeat(_config_keys(arguments))
+        config.read(file)
+    typed = list(_typed(arguments))
+    config.check_repeat(key for key, _ in typed)
     given = dict(values)
+    for key, text in typed:
+        # Snakemake reads numbers as Python does.
+        if isinstance(given.get(key), (int, float)) and not isinstance(given[key], bool):
+            config.check_number(key, text)
     grammar = given.pop("hydra", "")
     if not isinstance(grammar, str):
         raise config.refuse("hydra", grammar, "Hydra overrides in one string: hydra='d_k=16'")
@@ -273,30 +277,16 @@ def compose(
     return config.compose(overrides, given)
 
 
-def _config_keys(arguments: Sequence[str]) -> Iterator[str]:
-    """The keys that follow `--config` on a command line."""
+def _typed(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The keys and values that follow `--config` on a command line."""
     inside = False
     for argument in arguments:
         if argument.startswith("-"):
             option, _, argument = argument.partition("=")
             inside = option in ("--config", "-C")
         if inside and "=" in argument:
-            yield argument.partition("=")[0]
-
-
-def _refuse_repeat_in(node: yaml.Node | None) -> None:
-    if isinstance(node, yaml.MappingNode):
-        _refuse_repeat(key.value for key, _ in node.value)
-        for _, value in node.value:
-            _refuse_repeat_in(value)
-
-
-def _refuse_repeat(keys: Iterable[str]) -> None:
-    seen = set()
-    for key in keys:
-        if key in seen:
-            raise config.given_twice(key)
-        seen.add(key)
+            key, _, value = argument.partition("=")
+            yield key, value
 
 
 def code(module: str) -> list[str]:

@@ -220,4 +220,4 @@ def evaluate(found: recurrent.Forward, data: recurrent.Sequences) -> dict[str, F
 
 
 if __name__ == "__main__":
-    main(cells, COLUMNS)
+    main(cells, KEYS, COLUMNS)

@@ -158,4 +158,4 @@ def measure(
 
 
 if __name__ == "__main__":
-    main(cells, COLUMNS)
+    main(cells, KEYS, COLUMNS)

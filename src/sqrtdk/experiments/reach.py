@@ -129,4 +129,4 @@ def reach(reader: str, parameters: Parameters, data: Sequences) -> tuple[Floats,
 
 
 if __name__ == "__main__":
-    main(cells, COLUMNS)
+    main(cells, KEYS, COLUMNS)

@@ -214,4 +214,4 @@ def _rms(values: Array) -> Array:
 
 
 if __name__ == "__main__":
-    main(cells, COLUMNS)
+    main(cells, KEYS, COLUMNS)

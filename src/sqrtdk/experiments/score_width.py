@@ -29,4 +29,4 @@ __all__ = [
 ]
 
 if __name__ == "__main__":
-    main(cells, COLUMNS)
+    main(cells, KEYS, COLUMNS)

@@ -366,4 +366,4 @@ def projections(slab: dict[str, Any], seed: int) -> tuple[Floats, Floats]:
 
 
 if __name__ == "__main__":
-    main(cells, COLUMNS)
+    main(cells, KEYS, COLUMNS)

@@ -170,4 +170,4 @@ def _names(word: str, count: int) -> list[str]:
 
 
 if __name__ == "__main__":
-    main(cells, COLUMNS)
+    main(cells, KEYS, COLUMNS)

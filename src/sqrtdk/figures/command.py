@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from sqrtdk import summary
+from sqrtdk import commands, summary
 from sqrtdk.figures import FIGURES, TABLES, style
 from sqrtdk.keys import Column
 
@@ -20,10 +20,14 @@ Builders = Mapping[str, Callable[[Tables], Figure]]
 
 def draw(experiment: str, build: Builders, **schemas: Sequence[Column]) -> None:
     """Draw an experiment's figures from the tables in the first folder into the second one."""
-    source, target = map(Path, sys.argv[1:])
-    tables = {
-        name: summary.read(source / f"{name}.csv", schemas[name]) for name in TABLES[experiment]
-    }
-    for what in FIGURES[experiment]:
-        with style.context():
-            style.save(build[what](tables), target, f"{experiment}-{what}")
+
+    def write() -> None:
+        source, target = map(Path, sys.argv[1:])
+        tables = {
+            name: summary.read(source / f"{name}.csv", schemas[name]) for name in TABLES[experiment]
+        }
+        for what in FIGURES[experiment]:
+            with style.context():
+                style.save(build[what](tables), target, f"{experiment}-{what}")
+
+    commands.run(write, "TABLES", "FIGURES")

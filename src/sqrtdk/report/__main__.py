@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from sqrtdk import tables
+from sqrtdk import commands, tables
 from sqrtdk.report.page import render
 
 
@@ -14,4 +14,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    commands.run(main, "FOLDER")

@@ -148,10 +148,21 @@ def dictionary(folder: Path, experiments: Iterable[str]) -> list[Schema]:
     return merged
 
 
-def read_rows(path: Path) -> list[dict[str, str]]:
-    """A table as it is on disk, all cells text; none where there is no such file."""
+def read_rows(path: Path, columns: Iterable[Column] = ()) -> list[dict[str, str]]:
+    """A table as it is on disk, all cells text; none where there is no such file.
+
+    Raises TableError for what is no table, and where it lacks one of some columns.
+    """
     if not path.is_file():
         return []
     tables.refuse_changed(path)
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            reader = csv.DictReader(file, strict=True)
+            rows = list(reader)
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise tables.TableError(f"{path} cannot be read as its table: {error}") from None
+    names = [column.name for column in columns]
+    if not set(names) <= set(reader.fieldnames or ()) or any(None in row.values() for row in rows):
+        raise tables.TableError(f"{path} has not the columns {', '.join(names)}; delete it")
+    return rows

@@ -1,21 +1,20 @@
 """The page of a run: everything that the template names, read from the run's folder."""
 
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from sqrtdk import claims, config, distances, rates, summary, tails
+from sqrtdk import claims, config, distances, questions, rates, summary, tails
 from sqrtdk.experiments import training
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.report import files, gallery, pivots, words
 from sqrtdk.report.example import Example
 from sqrtdk.report.files import read_rows
+from sqrtdk.tables import read_record
 
 HERE = Path(__file__).resolve().parent
 
@@ -37,17 +36,20 @@ def render(folder: Path) -> str:
 def context(folder: Path) -> dict[str, Any]:
     """Everything that the template names."""
     yaml_text = (folder / "config.yaml").read_text(encoding="utf-8")
-    settings = yaml.safe_load(yaml_text)
-    experiments = [name for name in settings["experiments"] if name in EXPERIMENTS]
+    settings = config.read(folder / "config.yaml")
+    listed = settings.get("experiments")
+    if not isinstance(listed, list) or "name" not in settings:
+        raise config.ConfigError(f"{folder}/config.yaml is not the resolved configuration of a run")
+    experiments = [name for name in listed if name in EXPERIMENTS]
     blocks = {name: settings.get(name) or {} for name in experiments}
     summaries = {
         name: summary.read(path, summary.columns(EXPERIMENTS[name].COLUMNS))
         for name in experiments
         if (path := folder / name / "summary.csv").is_file()
     }
-    ledger = read_rows(folder / "claims.csv")
+    ledger = read_rows(folder / "claims.csv", claims.COLUMNS)
     record = folder / "provenance.json"
-    provenance = json.loads(record.read_text(encoding="utf-8")) if record.is_file() else {}
+    provenance = read_record(record) if record.is_file() else {}
     pictures = gallery.figures(folder, experiments)
     tables = {
         name: pivots.pivots(name, table, blocks[name])
@@ -74,7 +76,7 @@ def context(folder: Path) -> dict[str, Any]:
         "judged": len(ledger),
         "between": claims.BETWEEN,
         "verdicts": {verdict: verdict.replace(" ", "-") for verdict in claims.VERDICTS},
-        "questions": words.questions(read_rows(folder / "questions.csv")),
+        "questions": words.questions(read_rows(folder / "questions.csv", questions.COLUMNS)),
         "example": Example(worked) if worked else None,
         "pictured": any(one.stem == "worked_example-projections" for one in pictures),
         "figures": pictures,

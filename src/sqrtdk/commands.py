@@ -1,0 +1,81 @@
+"""What every module is as a command: a mistake of whoever gave it ends in one line, exit code 2.
+
+This module imports nothing heavy, because every shard job reads it.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from sqrtdk import disk
+
+
+class MistakeError(Exception):
+    """What a person asked for or a file holds cannot be; the message is one line that says why."""
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse that answers in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """End with what is wrong, without the usage before it."""
+        answer(MistakeError(f"{message}; --help says what there is"))
+
+
+def run(main: Callable[[], None], *names: str) -> None:
+    """Call a module's `main`, whose arguments have these names; `NAME...` is one or more of them.
+
+    Without names they are left to the module.
+
+    A mistake and what the operating system refuses is answered; any other error is the program's.
+    """
+    given = sys.argv[1:]
+    more = any(name.endswith("...") for name in names)
+    try:
+        if names and (len(given) < len(names) or (len(given) > len(names) and not more)):
+            count = f"{len(given)} {'argument' if len(given) == 1 else 'arguments'}"
+            raise MistakeError(f"{count}, not {' '.join(names)}")
+        main()
+    except (MistakeError, OSError) as error:
+        answer(error)
+
+
+def answer(error: BaseException) -> NoReturn:
+    """End with the one line that says what to mend."""
+    print(disk.fault(str(error)) or f"sqrtdk: {one_line(error)}", file=sys.stderr)
+    sys.exit(2)
+
+
+def one_line(error: BaseException) -> str:
+    """The first line of a message, which is where libraries say what is wrong."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror}".replace("\n", " ")
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+def whole(text: str) -> int:
+    """A whole number from 1, as `Parser` reads it."""
+    if not (text.isascii() and text.isdecimal() and 0 < len(text) < 10 and int(text)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed; allowed: whole numbers from 1")
+    return int(text)
+
+
+def read_json(text: str, what: str) -> dict[str, Any]:
+    """The object that a JSON text is. Raises MistakeError."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise MistakeError(f"{shorten(text)} is not JSON: {one_line(error)}") from None
+    if not isinstance(found, dict):
+        raise MistakeError(f"{shorten(text)} is not {what}: no JSON object")
+    return found
+
+
+def shorten(value: object) -> str:
+    """A value as a message shows it."""
+    # So much of a long text, because all of it may be megabytes.
+    shown = repr(value[:100] if isinstance(value, str) else value)
+    return shown if len(shown) <= 80 else f"{shown[:77]}..."
