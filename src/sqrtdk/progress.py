@@ -201,9 +201,13 @@ def mistake(text: str, exception: str | None) -> str:
 
 def end_if_hopeless(record: logging.LogRecord) -> None:
     """End the run where an error is a disk's or a damaged file's: other jobs would fail as well."""
-    give_up(disk.fault(record.getMessage()))
-    if vars(record).get("event") == LogEvent.JOB_ERROR:
-        for path in vars(record)["log"]:
+    event = vars(record)
+    kind = event.get("event")
+    # Before the Snakefile is read, what is told as an error is one of the command line.
+    if Expected.read or kind != LogEvent.ERROR:
+        give_up(disk.fault(record.getMessage()))
+    if kind == LogEvent.JOB_ERROR:
+        for path in event["log"]:
             give_up(reason(path))
         # The disk may have had no room for a reason.
         give_up(disk.ask(Path("results")))

@@ -237,8 +237,7 @@ class Workflow:
 
 
 def _unwritable(error: OSError) -> WorkflowError:
-    what = f"sqrtdk: cannot write to {error.filename or RESULTS}: {error.strerror}"
-    return WorkflowError(disk.fault(str(error)) or what)
+    return WorkflowError(disk.fault(str(error)) or f"sqrtdk: {error}")
 
 
 def _milliseconds(experiment: Experiment, slab: shards.Slab) -> float:
