@@ -61,7 +61,10 @@ def show(rows: list[Row], columns: tuple[Column, ...], *, header: bool) -> None:
 def main() -> None:
     """Run Hydra on the command line; every mistake there ends in one line and exit code 2."""
     if {"--help", "-h"} & set(sys.argv[1:]):
-        print(usage.text())
+        try:
+            print(usage.text(), flush=True)
+        except OSError as error:
+            answer(error)
         return
     # Hydra then raises its errors instead of printing them, so that they are answered here.
     os.environ["HYDRA_FULL_ERROR"] = "1"
@@ -80,10 +83,10 @@ def main() -> None:
             rows, columns = measure(run)
             refuse_clash(rows, columns, done, table)
             table = columns
+            show(rows, table, header=not done)
         except MISTAKES as error:
             # Hydra would print a line of its own before the exception left it.
             answer(error)
-        show(rows, table, header=not done)
         done.extend(rows)
 
     try:
@@ -137,6 +140,8 @@ def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
 def answer(error: BaseException) -> NoReturn:
     """End with the one line that says what to mend."""
     line = config.one_line(error)
+    if isinstance(error, OSError) and error.filename is None:
+        line = f"cannot write to standard output: {error.strerror}"
     print(disk.fault(line) or f"sqrtdk: {line}", file=sys.stderr)
     sys.exit(2)
 
