@@ -3,6 +3,7 @@
 python -m benchmarks.page docs/benchmarks.csv docs/performance.png docs/performance.md
 """
 
+import io
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -362,7 +363,9 @@ def main() -> None:
     except RoundsError as error:
         sys.exit(f"sqrtdk: {error}")
     tables.write_atomically(whole, table.to_csv(index=False, lineterminator="\n"))
-    draw(rounds).savefig(picture, dpi=130, metadata={"Software": None})
+    drawn = io.BytesIO()
+    draw(rounds).savefig(drawn, format="png", dpi=130, metadata={"Software": None})
+    tables.write_atomically(picture, drawn.getvalue())
     tables.write_atomically(text, written)
 
 

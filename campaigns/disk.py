@@ -113,7 +113,8 @@ def command(folder: Path) -> list[str]:
     return [
         sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"),
         "--workflow-profile", str(ROOT / "profiles/default"), "--directory", str(folder),
-        "--config", "experiments=related", "d_k=[1,4]", "n_k=16", "n_q=5", "seeds=2",
+        "--config", "experiments=related", "inputs=[gaussian,sphere]",
+        "d_k=[1,4]", "n_k=4", "n_q=3", "seeds=2",
     ]  # fmt: skip
 
 
@@ -298,6 +299,8 @@ def damage_others(trials: Trials, finished: Path, scratch: Path) -> None:
     for path in guarded:
         path.unlink()
     trials.tell("all moved away", trials.again(folder), "made again")
+    shutil.rmtree(folder / "results/shards")
+    trials.tell("the folder of shards deleted", trials.again(folder), "made again")
 
 
 def main() -> None:
