@@ -102,13 +102,14 @@ def test_a_job_that_names_a_file_in_its_last_line_ends_the_run_with_it(
 
 @pytest.mark.usefixtures("ends")
 def test_a_job_that_could_not_say_why_ends_the_run_where_the_disk_is_full(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    log = Path("results/none.log")
     # An error of the program's own, with room on the disk, is Snakemake's to tell.
-    progress.end_if_hopeless(job_error(tmp_path / "none.log"))
+    progress.end_if_hopeless(job_error(log))
     monkeypatch.setattr(tempfile, "TemporaryFile", failing(errno.ENOSPC))
     with pytest.raises(SystemExit, match=r"^sqrtdk: the disk of .*/results is full"):
-        progress.end_if_hopeless(job_error(tmp_path / "none.log"))
+        progress.end_if_hopeless(job_error(log))
 
 
 @pytest.mark.usefixtures("ends")

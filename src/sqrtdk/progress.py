@@ -208,9 +208,8 @@ def end_if_hopeless(record: logging.LogRecord) -> None:
         give_up(disk.fault(record.getMessage()))
     if kind == LogEvent.JOB_ERROR:
         for path in event["log"]:
-            give_up(reason(path))
-        # The disk may have had no room for a reason.
-        give_up(disk.ask(Path("results")))
+            # The disk may have had no room for a reason.
+            give_up(reason(path) or disk.ask(Path(path).parent))
 
 
 def reason(log: str) -> str | None:

@@ -70,17 +70,17 @@ class Workflow:
                 name: exact.specs(point for _, point in curves.points(name, settings))
                 for name, settings in self.run.settings.items()
             }
-            self.name = self.run.name
-            self.folder = RESULTS / self.name
-            self._changed = self._check_what_is_there(files)
         except config.ConfigError as error:
             # Not WorkflowError: Snakemake would add lines about its own files to it.
             sys.exit(f"sqrtdk: {error}")
         except OSError as error:
-            # What is there cannot be read.
+            # A shard that cannot be read.
             sys.exit(disk.fault(str(error)) or f"sqrtdk: {error}")
+        self.name = self.run.name
+        self.folder = RESULTS / self.name
         self.experiments = list(self.run.settings)
         self._lock: TextIO | None = None
+        self._changed = self._check_what_is_there(files)
         self._expect()
 
     def _check_what_is_there(self, files: Sequence[Path]) -> list[Path]:
