@@ -3,11 +3,11 @@
 python -m benchmarks.page docs/benchmarks.csv docs/performance.png docs/performance.md
 """
 
-import io
 import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -363,7 +363,7 @@ def main() -> None:
     except RoundsError as error:
         sys.exit(f"sqrtdk: {error}")
     tables.write_atomically(whole, table.to_csv(index=False, lineterminator="\n"))
-    drawn = io.BytesIO()
+    drawn = BytesIO()
     draw(rounds).savefig(drawn, format="png", dpi=130, metadata={"Software": None})
     tables.write_atomically(picture, drawn.getvalue())
     tables.write_atomically(text, written)

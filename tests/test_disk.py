@@ -154,7 +154,7 @@ def test_by_hand_a_full_disk_is_one_line(
     assert capsys.readouterr().err.startswith("sqrtdk: the disk of /x/rows.csv is full; ")
 
 
-def print_to_full_disk(*words: str, file: Any = None, flush: bool = False) -> None:
+def print_to_full_disk(*words: str, file: Any = None, **options: Any) -> None:
     """`print` where standard output goes to a full disk and standard error does not."""
     if file is None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -47,22 +47,30 @@ def measure(run: config.Run) -> tuple[list[Row], tuple[Column, ...]]:
 
 
 def show(rows: list[Row], columns: tuple[Column, ...], *, header: bool) -> None:
-    """Print rows: CSV, or a list with units where a person watches."""
+    """Print rows: CSV, or a list with units where a person watches. Raises OSError."""
     if not sys.stdout.isatty():
         lines = tables.text(rows, columns)
-        print(lines if header else lines.split("\n", 1)[1], end="", flush=True)
+        say(lines if header else lines.split("\n", 1)[1], end="")
         return
     for row in rows:
         for column in columns:
-            print(f"{column.name:26} {row[column.name]!s:24} {column.unit}".rstrip())
-        print(flush=True)
+            say(f"{column.name:26} {row[column.name]!s:24} {column.unit}".rstrip())
+        say("")
+
+
+def say(text: str, *, end: str = "\n") -> None:
+    """Print at once. Raises OSError with words of its own, because a pipe or file has no name."""
+    try:
+        print(text, end=end, flush=True)
+    except OSError as error:
+        raise OSError(f"cannot write to standard output: {error.strerror}") from None
 
 
 def main() -> None:
     """Run Hydra on the command line; every mistake there ends in one line and exit code 2."""
     if {"--help", "-h"} & set(sys.argv[1:]):
         try:
-            print(usage.text(), flush=True)
+            say(usage.text())
         except OSError as error:
             answer(error)
         return
@@ -140,8 +148,6 @@ def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
 def answer(error: BaseException) -> NoReturn:
     """End with the one line that says what to mend."""
     line = config.one_line(error)
-    if isinstance(error, OSError) and error.filename is None:
-        line = f"cannot write to standard output: {error.strerror}"
     print(disk.fault(line) or f"sqrtdk: {line}", file=sys.stderr)
     sys.exit(2)
 
