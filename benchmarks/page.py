@@ -6,6 +6,7 @@ python -m benchmarks.page docs/benchmarks.csv docs/performance.png docs/performa
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -369,7 +370,9 @@ def main() -> None:
     record = records[0] | {"loads": [min(loads), max(loads)], "code": code}
     written = page(rounds, record, picture.name)
     tables.write_atomically(whole, table.to_csv(index=False, lineterminator="\n"))
-    draw(rounds).savefig(picture, dpi=130, metadata={"Software": None})
+    drawn = BytesIO()
+    draw(rounds).savefig(drawn, format="png", dpi=130, metadata={"Software": None})
+    tables.write_atomically(picture, drawn.getvalue())
     tables.write_atomically(text, written)
 
 

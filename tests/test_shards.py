@@ -142,3 +142,13 @@ def test_an_experiment_without_scale_rules_is_cut_by_seeds_alone(tmp_path: Path)
     compute(first)
     more = plan(tmp_path, wanted | {"seed": list(range(8))})
     assert [more.shards[path]["seeds"] for path in sorted(more.missing)] == [[6, 8], [6, 8]]
+
+
+def test_what_only_bears_the_name_of_a_shard_is_left_alone(tmp_path: Path) -> None:
+    wanted = settings([1, 2], [0, 1])
+    first, second = sorted(plan(tmp_path, wanted).missing)
+    first.mkdir(parents=True)
+    second.symlink_to(tmp_path / "nothing")
+    found = plan(tmp_path, wanted)
+    assert found.damaged == {first}
+    assert found.missing == {first.with_suffix(".2.csv"), second}

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from sqrtdk import cells, runs, tables
+from sqrtdk import cells, runs, summary, tables
 from sqrtdk.keys import Column
+from sqrtdk.report import files
 
 COLUMNS = (
     Column("d_k", "An axis.", read=int, axis=True),
@@ -151,6 +152,23 @@ def test_a_table_that_was_changed_after_it_was_written_is_told_from_one_that_was
     assert not tables.is_changed(path)
     path.unlink()
     assert not tables.is_changed(path)
+
+
+def test_of_every_file_that_was_changed_the_folder_tells_and_nothing_reads_it(
+    tmp_path: Path,
+) -> None:
+    figure, table = tmp_path / "figures/one.png", tmp_path / "runs.csv"
+    tables.write_guarded(figure, b"\x89PNG")
+    tables.write_guarded(table, "d_k\n1\n")
+    assert tables.changed(tmp_path) == []
+    figure.write_bytes(b"\x89PNH")
+    table.write_text("d_k\n2\n", encoding="utf-8")
+    assert tables.changed(tmp_path) == [table, figure]
+    said = r"runs\.csv was changed after it was written; move it away or delete it"
+    with pytest.raises(tables.TableError, match=said):
+        summary.read(table, COLUMNS[:1])
+    with pytest.raises(tables.TableError, match=said):
+        files.read_rows(table)
 
 
 def test_a_table_without_a_digest_is_taken_as_it_is(tmp_path: Path) -> None:

@@ -232,7 +232,9 @@ def test_whatever_is_deleted_of_a_run_is_made_again(
 ) -> None:
     shutil.copytree(smoke, tmp_path, dirs_exist_ok=True)
     before = snapshot(tmp_path / "results")
+    # The last two say when they were made; so do their digests.
     kept = (".log", ".tsv", ".lock", "provenance.json", "report.html")
+    kept += (".provenance.json.sha256", ".report.html.sha256")
     victims = [name for name in before if not name.endswith(kept)]
     # Of each folder of shards the first, and all else that the contract names.
     firsts = {Path(name).parent: name for name in reversed(victims)}.values()
@@ -301,9 +303,19 @@ def test_an_edited_table_is_named_and_nothing_is_made_of_it(
     edited.write_bytes(whole.replace(b"0.1", b"0.2", 1))
     before = snapshot(tmp_path)
     said = "sqrtdk: results/smoke/scaling/runs.csv was changed after it was written"
+    # Of every file that a run writes it is noticed.
+    run = tmp_path / "results/smoke"
+    others = [path for path in run.rglob("[!.]*.*") if path.parent.name != "logs"]
+    others.remove(edited)
+    kept = {path: path.read_bytes() for path in others}
+    for path, content in kept.items():
+        path.write_bytes(content[:-1])
     dry = snakemake(tmp_path, "-n", *SMOKE)
     assert dry.returncode == 0
     assert said in dry.stderr
+    for path, content in kept.items():
+        assert f"sqrtdk: {path.relative_to(tmp_path)} was changed" in dry.stderr
+        path.write_bytes(content)
     done = snakemake(tmp_path, *SMOKE)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].startswith(f"{said}; move it away or delete it")

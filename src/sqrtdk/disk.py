@@ -17,8 +17,11 @@ ANSWERS = {
     errno.EIO: ("the disk of {} fails (input/output error)", "see to the disk"),
     errno.EACCES: ("{} may not be written or read", "change its permissions"),
     errno.EPERM: ("{} may not be changed", "change its permissions"),
+    errno.ENOTDIR: ("a file stands where {} needs a folder", "move that file away"),
+    errno.EEXIST: ("a file stands where {} should be a folder", "move that file away"),
+    errno.EISDIR: ("a folder stands where {} should be a file", "move that folder away"),
 }
-"""For each fault of a disk what is wrong, and what to do about it."""
+"""For each fault of a disk, or of what lies on it, what is wrong and what to do about it."""
 
 ROOM = 2**20
 """Bytes that a disk must still take. No more, because other jobs may be writing."""

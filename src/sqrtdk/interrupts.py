@@ -33,16 +33,17 @@ def stop(number: int, frame: FrameType | None) -> None:
 
 
 def end(line: str, code: int) -> NoReturn:
-    """Kill the jobs, say one line, and end this process at once, from whatever thread."""
+    """Say one line, kill the jobs, and end this process at once, from whatever thread."""
     try:
-        said = _alone()
+        # First, because Snakemake itself may end meanwhile.
+        with contextlib.suppress(OSError):
+            # Not print: its buffer may be locked by what was interrupted.
+            os.write(_alone(), f"\n{line}\n".encode())
         for _ in range(3):
             # Again, because a thread of Snakemake may start the next job where one has ended.
             for process in psutil.Process().children(recursive=True):
                 with contextlib.suppress(psutil.Error):
                     process.kill()
-        # Not print: its buffer may be locked by what was interrupted.
-        os.write(said, f"\n{line}\n".encode())
     finally:
         # Whatever fails here, the terminal's end among it, Snakemake must not go on without jobs.
         os._exit(code)

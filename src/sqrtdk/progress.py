@@ -256,12 +256,15 @@ def log_of(event: Mapping[str, Any]) -> list[str]:
 
 def end_if_hopeless(record: logging.LogRecord) -> None:
     """End the run where an error is a disk's or a damaged file's: other jobs would fail as well."""
-    give_up(disk.fault(record.getMessage()))
-    if vars(record).get("event") == LogEvent.JOB_ERROR:
-        for path in vars(record)["log"]:
-            give_up(reason(path))
-        # The disk may have had no room for a reason.
-        give_up(disk.ask(Path("results")))
+    event = vars(record)
+    kind = event.get("event")
+    # Before the Snakefile is read, what is told as an error is one of the command line.
+    if Expected.read or kind != LogEvent.ERROR:
+        give_up(disk.fault(record.getMessage()))
+    if kind == LogEvent.JOB_ERROR:
+        for path in event["log"]:
+            # The disk may have had no room for a reason.
+            give_up(reason(path) or disk.ask(Path(path).parent))
 
 
 def reason(log: str) -> str | None:

@@ -47,21 +47,32 @@ def measure(run: config.Run) -> tuple[list[Row], tuple[Column, ...]]:
 
 
 def show(rows: list[Row], columns: tuple[Column, ...], *, header: bool) -> None:
-    """Print rows: CSV, or a list with units where a person watches."""
+    """Print rows: CSV, or a list with units where a person watches. Raises OSError."""
     if not sys.stdout.isatty():
         lines = tables.text(rows, columns)
-        print(lines if header else lines.split("\n", 1)[1], end="", flush=True)
+        say(lines if header else lines.split("\n", 1)[1], end="")
         return
     for row in rows:
         for column in columns:
-            print(f"{column.name:26} {row[column.name]!s:24} {column.unit}".rstrip())
-        print(flush=True)
+            say(f"{column.name:26} {row[column.name]!s:24} {column.unit}".rstrip())
+        say("")
+
+
+def say(text: str, *, end: str = "\n") -> None:
+    """Print at once. Raises OSError with words of its own, because a pipe or file has no name."""
+    try:
+        print(text, end=end, flush=True)
+    except OSError as error:
+        raise OSError(f"cannot write to standard output: {error.strerror}") from None
 
 
 def main() -> None:
     """Run Hydra on the command line; every mistake there ends in one line and exit code 2."""
     if {"--help", "-h"} & set(sys.argv[1:]):
-        print(usage.text())
+        try:
+            say(usage.text())
+        except OSError as error:
+            commands.answer(error)
         return
     # Hydra then raises its errors instead of printing them, so that they are answered here.
     os.environ["HYDRA_FULL_ERROR"] = "1"
@@ -80,10 +91,10 @@ def main() -> None:
             rows, columns = measure(run)
             refuse_clash(rows, columns, done, table)
             table = columns
+            show(rows, table, header=not done)
         except MISTAKES as error:
             # Hydra would print a line of its own before the exception left it.
             commands.answer(error)
-        show(rows, table, header=not done)
         done.extend(rows)
 
     try:

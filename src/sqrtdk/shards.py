@@ -72,7 +72,8 @@ def plan(
     """
     on_disk: dict[str, list[tuple[Path, Slab]]] = {}
     for path in sorted(folder.glob("*.csv")):
-        slab = tables.read_slab(path)
+        # A folder, or a link to nothing, has no first line.
+        slab = tables.read_slab(path) if path.is_file() else None
         if slab is not None and _is_shard(path, slab, columns):
             on_disk.setdefault(_identity(slab), []).append((path, slab))
     chosen: dict[Path, Slab] = {}

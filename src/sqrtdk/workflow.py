@@ -74,6 +74,9 @@ class Workflow:
         except config.ConfigError as error:
             # Not WorkflowError: Snakemake would add lines about its own files to it.
             sys.exit(f"sqrtdk: {error}")
+        except OSError as error:
+            # A shard that cannot be read.
+            sys.exit(disk.fault(str(error)) or f"sqrtdk: {error}")
         self.name = self.run.name
         self.folder = RESULTS / self.name
         self.experiments = list(self.run.settings)
@@ -241,8 +244,7 @@ class Workflow:
 
 
 def _unwritable(error: OSError) -> WorkflowError:
-    what = f"sqrtdk: cannot write to {error.filename or RESULTS}: {error.strerror}"
-    return WorkflowError(disk.fault(str(error)) or what)
+    return WorkflowError(disk.fault(str(error)) or f"sqrtdk: {error}")
 
 
 def _milliseconds(experiment: Experiment, slab: shards.Slab) -> float:

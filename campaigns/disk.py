@@ -1,0 +1,358 @@
+"""Fill the disk of a small run, take it away, damage its files; see that nothing wrong comes out.
+
+    python -m campaigns.disk [--parts full inodes failing blocked damage] [--times 20] [--seed 0]
+
+- `full`, `inodes`: a run on file systems of many sizes, so that room for bytes or for files ends at
+  many moments. Then there is room, and the same command is given again.
+- `failing`: a disk that turns read-only in the middle of a run, as ext4 does after an error; it is
+  checked and mounted again, and the same command is given again.
+- `blocked`: files where folders should be, and disks that were read-only from the start.
+- `damage`: every kind of file, damaged in every way, in the folder of a finished run.
+
+A trial is lost where a run that met the fault did not end with an error and one line `sqrtdk: ...`
+that names a path of it, or printed a traceback; where the run after it does not complete with the
+bytes of an undisturbed one, has files that that one has not, or computes a whole shard again; where
+a damaged shard is not named and made again, alone; and where damage to another file is not refused
+by its name, with nothing else changed.
+
+The first four need the right to mount.
+"""
+
+import argparse
+import contextlib
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from campaigns.crash import ROOT, contents, shards
+
+Damage = Callable[[bytes], bytes]
+
+DAMAGES: dict[str, Damage] = {
+    "truncated": lambda content: content[: len(content) // 2],
+    "a flipped bit": lambda content: content[:-9] + bytes([content[-9] ^ 1]) + content[-8:],
+    "an edited header": lambda content: b"x" + content[1:],
+    "an edited digit": lambda content: re.sub(rb"[0-8](?=\D*$)", b"9", content, count=1),
+    "a row twice": lambda content: b"\n".join(
+        [*(lines := content.split(b"\n"))[:2], lines[1], *lines[2:]]
+    ),
+    "longer": lambda content: content + b"\n",
+    "empty": lambda content: b"",
+    "zeros": lambda content: bytes(len(content)),
+    "no text": lambda content: bytes(range(256)),
+}
+
+BLOCKED = {
+    "results is a file": "results",
+    "results/shards is a file": "results/shards",
+    "results/shards/related is a file": "results/shards/related",
+    "results/default is a file": "results/default",
+    "results/default/logs is a file": "results/default/logs",
+    "results/default/config.yaml is a folder": "results/default/config.yaml/",
+    "results/default/related/runs.csv is a folder": "results/default/related/runs.csv/",
+    ".snakemake is a file": ".snakemake",
+    ".snakemake/sqrtdk is a file": ".snakemake/sqrtdk",
+    ".snakemake/metadata is a file": ".snakemake/metadata",
+    "the folder is read-only": "ro:",
+    "results is read-only": "ro:results",
+    "results/shards is read-only": "ro:results/shards",
+    "results/default is read-only": "ro:results/default",
+    "results/default/figures is read-only": "ro:results/default/figures",
+    ".snakemake is read-only": "ro:.snakemake",
+}
+
+
+class Trials:
+    """What went wrong so far, and one line a trial."""
+
+    def __init__(self, expected: Path) -> None:
+        self.contents = contents(expected)
+        self.files = names(expected)
+        self.done = self.lost = self.met = 0
+
+    def tell(self, what: str, wrong: Sequence[str], said: str) -> None:
+        """Count a trial and print its line."""
+        self.done += 1
+        self.lost += bool(wrong)
+        print(f"{self.done}: {what}: {'; '.join(wrong) or 'nothing lost'} | {said}", flush=True)
+
+    def again(self, folder: Path) -> list[str]:
+        """Give the command in a folder where nothing is in its way, and return what is wrong."""
+        before = shards(folder)
+        done = run(folder)
+        after = shards(folder)
+        computed = [name for name, when in before.items() if after.get(name) != when]
+        other = sorted(
+            name for name, content in self.contents.items() if contents(folder).get(name) != content
+        )
+        more = sorted(names(folder) - self.files)
+        return [
+            *([f"LOST: exit {done.returncode}\n{done.stdout}"] if done.returncode else []),
+            *([f"LOST: computed again {computed}"] if computed else []),
+            *([f"LOST: other bytes in {other}"] if other else []),
+            *([f"LOST: left over {more}"] if more else []),
+        ]
+
+
+def run(folder: Path) -> subprocess.CompletedProcess[str]:
+    """A small run with every kind of file, in a folder of its own; all that it said in stdout."""
+    return subprocess.run(
+        command(folder), cwd=ROOT, check=False, text=True, errors="replace",
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+
+
+def command(folder: Path) -> list[str]:
+    """The small run."""
+    return [
+        sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"),
+        "--workflow-profile", str(ROOT / "profiles/default"), "--directory", str(folder),
+        "--config", "experiments=related", "inputs=[gaussian,sphere]",
+        "d_k=[1,4]", "n_k=4", "n_q=3", "seeds=2",
+    ]  # fmt: skip
+
+
+def names(folder: Path) -> set[str]:
+    """Every file of a run."""
+    results = folder / "results"
+    return {str(path.relative_to(results)) for path in results.rglob("*") if path.is_file()}
+
+
+def last_line(said: str) -> str:
+    """The last line of what a run said."""
+    return (said.strip().splitlines() or [""])[-1]
+
+
+def refused(done: subprocess.CompletedProcess[str], path: str) -> list[str]:
+    """What is wrong with how a run ended that could not be: its last line is ours, with a path."""
+    line = last_line(done.stdout)
+    return [
+        *([] if done.returncode else ["LOST: exit 0"]),
+        *([] if line.startswith("sqrtdk: ") and path in line else [f"LOST: no line, {path}"]),
+        *([f"LOST: a traceback\n{done.stdout}"] if "Traceback" in done.stdout else []),
+    ]
+
+
+@contextlib.contextmanager
+def mounted(folder: Path, *options: str) -> Iterator[None]:
+    """A file system on a folder, for as long as this lasts."""
+    folder.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["mount", *options, str(folder)], check=True, capture_output=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def tmpfs(folder: Path, options: str) -> contextlib.AbstractContextManager[None]:
+    """A file system in memory."""
+    return mounted(folder, "-t", "tmpfs", "-o", options, "tmpfs")
+
+
+def fill(trials: Trials, scratch: Path, option: str, sizes: Sequence[int]) -> None:
+    """Runs on file systems of these sizes, in KiB or in files."""
+    for size in sizes:
+        folder = scratch / f"{option}{size}"
+        with tmpfs(folder, f"size={size}k" if option == "size" else f"size=64m,{option}={size}"):
+            done = run(folder)
+            wrong = refused(done, str(folder)) if done.returncode else []
+            if done.returncode and "is full" not in last_line(done.stdout):
+                wrong.append("LOST: not said that it is full")
+            trials.met += done.returncode != 0
+            kept = len(shards(folder))
+            more = "remount,size=64m,nr_inodes=10000"
+            subprocess.run(["mount", "-o", more, str(folder)], check=True)
+            wrong += trials.again(folder)
+            said = last_line(done.stdout) if done.returncode else "room enough"
+            trials.tell(f"{option}={size}, {kept} shards kept", wrong, said)
+
+
+def fail(trials: Trials, scratch: Path, moments: Sequence[float]) -> None:
+    """Runs on a disk that turns read-only when so many seconds have passed."""
+    for moment in moments:
+        image, folder = scratch / "image", scratch / "failing"
+        with image.open("wb") as file:
+            file.truncate(2**26)
+        subprocess.run(["mkfs.ext4", "-q", "-e", "remount-ro", str(image)], check=True)
+        with mounted(folder, "-o", "loop", str(image)):
+            shutil.rmtree(folder / "lost+found")
+            process = subprocess.Popen(
+                command(folder), cwd=ROOT, text=True, errors="replace",
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+            time.sleep(moment)
+            at = ["findmnt", "--noheadings", "--output", "SOURCE", str(folder)]
+            source = subprocess.run(at, check=True, capture_output=True, text=True).stdout.strip()
+            Path(f"/sys/fs/ext4/{Path(source).name}/trigger_fs_error").write_text("1")
+            said, _ = process.communicate(timeout=600)
+        done = subprocess.CompletedProcess(process.args, process.returncode, said)
+        # 1 is: errors were mended.
+        if subprocess.run(["e2fsck", "-fy", str(image)], capture_output=True).returncode > 1:
+            raise SystemExit("the image is beyond repair")
+        wrong = refused(done, str(folder)) if done.returncode else []
+        trials.met += done.returncode != 0
+        with mounted(folder, "-o", "loop", str(image)):
+            wrong += trials.again(folder)
+        line = last_line(said) if done.returncode else "was finished"
+        trials.tell(f"read-only after {moment:.1f} s", wrong, line)
+
+
+def block(trials: Trials, scratch: Path) -> None:
+    """Runs that something is in the way of."""
+    for number, (what, where) in enumerate(BLOCKED.items()):
+        folder = scratch / f"blocked{number}"
+        path = folder / where.removeprefix("ro:")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if where.startswith("ro:"):
+            with tmpfs(path, "ro"):
+                done = run(folder)
+        else:
+            if where.endswith("/"):
+                path.mkdir()
+                (path / "mine").write_text("")
+            else:
+                path.write_text("")
+            done = run(folder)
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+        trials.met += 1
+        wrong = refused(done, where.removeprefix("ro:").rstrip("/"))
+        trials.tell(what, wrong + trials.again(folder), last_line(done.stdout))
+
+
+def damage_shards(trials: Trials, finished: Path, scratch: Path) -> None:
+    """Every damage to one shard of an experiment, and to one of the exact expectations."""
+    for name, damage in DAMAGES.items():
+        folder = scratch / f"shards {name}"
+        shutil.copytree(finished, folder)
+        victims = [
+            sorted((folder / "results/shards" / kind).glob("*.csv"))[0]
+            for kind in ("related", "exact")
+        ]
+        for path in victims:
+            path.write_bytes(damage(path.read_bytes()))
+        before = shards(folder)
+        done = run(folder)
+        after = shards(folder)
+        new = {path.with_suffix(".2.csv").relative_to(folder).as_posix() for path in victims}
+        other = [n for n, content in trials.contents.items() if contents(folder).get(n) != content]
+        wrong = [
+            *([f"LOST: exit {done.returncode}\n{done.stdout}"] if done.returncode else []),
+            *([f"LOST: other bytes in {other}"] if other else []),
+            *([f"LOST: written {after}"] if after.keys() - before.keys() != new else []),
+            *(["LOST: written again"] if {n: after.get(n) for n in before} != before else []),
+            *(
+                f"LOST: {path.name} is not named"
+                for path in victims
+                if f"{path.relative_to(folder)} is damaged" not in done.stdout
+            ),
+        ]
+        trials.met += 1
+        trials.tell(f"two shards, {name}", wrong, "made again")
+        shutil.rmtree(folder)
+
+
+def damage_others(trials: Trials, finished: Path, scratch: Path) -> None:
+    """Every damage to all other files, to all of their digests, and then all of them moved away."""
+    folder = scratch / "others"
+    shutil.copytree(finished, folder)
+    files = [folder / "results" / name for name in names(folder) if name.startswith("default/")]
+    guards = sorted(path for path in files if path.suffix == ".sha256")
+    guarded = [path.with_name(path.name[1 : -len(".sha256")]) for path in guards]
+    wrong = [
+        f"LOST: {path.name} has no digest"
+        for path in set(files) - {*guards, *guarded}
+        if path.parent.name != "logs"
+    ]
+    trials.tell(f"{len(guarded)} files with a digest", wrong, "")
+    for what, victims in (("files", guarded), ("digests", guards)):
+        kept = {path: path.read_bytes() for path in victims}
+        for name, damage in DAMAGES.items():
+            for path, content in kept.items():
+                path.write_bytes(damage(content))
+            if what == "digests" and name == "longer":
+                # Space around a digest is none of it.
+                continue
+            before = {one: (folder / "results" / one).read_bytes() for one in names(folder)}
+            done = run(folder)
+            after = {one: (folder / "results" / one).read_bytes() for one in names(folder)}
+            short = [str(path.relative_to(folder)) for path in guarded]
+            silent = [x for x in short if f"sqrtdk: {x} was changed after" not in done.stdout]
+            other = [x for x in before.keys() | after.keys() if before.get(x) != after.get(x)]
+            wrong = [
+                *refused(done, min(short)),
+                *([f"LOST: {silent} not named"] if silent else []),
+                *([f"LOST: changed {other}"] if set(other) - {".lock"} else []),
+            ]
+            trials.met += 1
+            trials.tell(f"{len(victims)} {what}, {name}", wrong, last_line(done.stdout))
+        for path, content in kept.items():
+            path.write_bytes(content)
+    for path in guarded:
+        path.unlink()
+    trials.tell("all moved away", trials.again(folder), "made again")
+    shutil.rmtree(folder / "results/shards")
+    trials.tell("the folder of shards deleted", trials.again(folder), "made again")
+
+
+def main() -> None:
+    """Run the trials; exit 1 if anything was lost."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parts = ("full", "inodes", "failing", "blocked", "damage")
+    parser.add_argument("--parts", nargs="+", choices=parts, default=parts)
+    parser.add_argument("--times", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    rng = random.Random(options.seed)
+    with tempfile.TemporaryDirectory() as temporary:
+        scratch = Path(temporary)
+        if set(options.parts) - {"damage"}:
+            try:
+                with tmpfs(scratch / "may", "size=1m"):
+                    pass
+            except (OSError, subprocess.CalledProcessError):
+                print("campaigns.disk: may not mount here; --parts damage needs no mounting")
+                sys.exit(2)
+        finished = scratch / "finished"
+        start = time.monotonic()
+        subprocess.run(command(finished), cwd=ROOT, check=True, capture_output=True)
+        length = time.monotonic() - start
+        trials = Trials(finished)
+        paths = list(finished.rglob("*"))
+        kib = sum(-(-path.stat().st_size // 4096) * 4 for path in paths if path.is_file())
+        print(f"undisturbed: {length:.1f} s, {len(paths)} files of {kib} KiB", flush=True)
+
+        def moments(end: float) -> list[float]:
+            """One in each of so many equal parts of what an undisturbed run takes."""
+            return [(n + rng.random()) * end / options.times for n in range(options.times)]
+
+        for part in options.parts:
+            match part:
+                case "full":
+                    fill(trials, scratch, "size", [4 + round(x) for x in moments(kib)])
+                case "inodes":
+                    sizes = [1 + round(x) for x in moments(len(paths))]
+                    fill(trials, scratch, "nr_inodes", sizes)
+                case "failing":
+                    fail(trials, scratch, moments(length))
+                case "blocked":
+                    block(trials, scratch)
+                case "damage":
+                    damage_shards(trials, finished, scratch)
+                    damage_others(trials, finished, scratch)
+    print(
+        f"{trials.done} trials, {trials.met} of them met the fault: lost {trials.lost}", flush=True
+    )
+    sys.exit(trials.lost > 0)
+
+
+if __name__ == "__main__":
+    main()

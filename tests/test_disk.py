@@ -1,0 +1,161 @@
+"""A disk that is full, read-only or failing: one line, and no half file."""
+
+import errno
+import logging
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+from snakemake_interface_logger_plugins.common import LogEvent
+
+from sqrtdk import disk, interrupts, progress, run, tables
+
+
+def failing(number: int) -> Any:
+    """In place of a call of the system, one that fails."""
+
+    def call(*arguments: object, **options: object) -> NoReturn:
+        raise OSError(number, os.strerror(number))
+
+    return call
+
+
+@pytest.fixture
+def ends(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The end of a run raises SystemExit with its line; a run's folder with results/ is entered."""
+
+    def end(line: str, code: int) -> NoReturn:
+        assert code == 1
+        raise SystemExit(line)
+
+    monkeypatch.setattr(interrupts, "end", end)
+    monkeypatch.chdir(tmp_path)
+    Path("results").mkdir()
+
+
+@pytest.mark.parametrize("number", disk.ANSWERS)
+def test_a_fault_of_a_disk_is_one_line_with_its_place_and_what_to_do(number: int) -> None:
+    error = OSError(number, os.strerror(number), "/results/x.csv")
+    for text in (str(error), f"WorkflowError:\nCould not do it ({error}).\nSee the manual."):
+        line = disk.fault(text)
+        assert line is not None
+        assert "\n" not in line
+        assert line.startswith("sqrtdk: ")
+        assert "/results/x.csv" in line
+        assert "then give the same command again" in line
+
+
+def test_a_fault_without_a_place_is_one_of_the_folder_of_the_run() -> None:
+    line = disk.fault(str(OSError(errno.ENOSPC, "No space left on device")))
+    assert line is not None
+    assert line.startswith(f"sqrtdk: the disk of {Path.cwd()} is full; ")
+
+
+@pytest.mark.parametrize("text", ["", "[Errno x]", str(OSError(errno.ENOENT, "No such file"))])
+def test_other_errors_are_not_the_disks(text: str) -> None:
+    assert disk.fault(text) is None
+
+
+@pytest.mark.parametrize("call", ["fsync", "chmod", "replace"])
+def test_a_full_disk_leaves_no_part_of_a_file_and_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_text("old", encoding="utf-8")
+    monkeypatch.setattr(os, call, failing(errno.ENOSPC))
+    with pytest.raises(OSError, match=r"runs\.csv"):
+        tables.write_atomically(path, "new")
+    monkeypatch.undo()
+    assert path.read_text(encoding="utf-8") == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def job_error(log: Path) -> logging.LogRecord:
+    """What Snakemake tells of a failed job."""
+    record = logging.LogRecord(
+        "", logging.ERROR, "", 0, "Error in rule merge, jobid: 1", None, None
+    )
+    vars(record).update({"event": LogEvent.JOB_ERROR, "log": [str(log)]})
+    return record
+
+
+@pytest.mark.parametrize(
+    ("last", "said"),
+    [
+        ("OSError: [Errno 28] No space left on device: '/r/x.csv'", "the disk of /r/x.csv is full"),
+        ("OSError: [Errno 30] Read-only file system: '/r/x'", "/r/x is on a read-only disk"),
+        ("sqrtdk.tables.TableError: results/x.csv is damaged", "results/x.csv is damaged"),
+    ],
+)
+@pytest.mark.usefixtures("ends")
+def test_a_job_that_names_a_file_in_its_last_line_ends_the_run_with_it(
+    tmp_path: Path, last: str, said: str
+) -> None:
+    log = tmp_path / "merge.log"
+    log.write_text(f"Traceback (most recent call last):\n  ...\n{last}\n", encoding="utf-8")
+    with pytest.raises(SystemExit, match=f"^sqrtdk: {said}"):
+        progress.end_if_hopeless(job_error(log))
+
+
+@pytest.mark.usefixtures("ends")
+def test_a_job_that_could_not_say_why_ends_the_run_where_the_disk_is_full(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = Path("results/none.log")
+    # An error of the program's own, with room on the disk, is Snakemake's to tell.
+    progress.end_if_hopeless(job_error(log))
+    monkeypatch.setattr(tempfile, "TemporaryFile", failing(errno.ENOSPC))
+    with pytest.raises(SystemExit, match=r"^sqrtdk: the disk of .*/results is full"):
+        progress.end_if_hopeless(job_error(log))
+
+
+@pytest.mark.usefixtures("ends")
+def test_an_error_of_snakemakes_own_files_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "Failed to set marker file ([Errno 28] No space left on device)."
+    record = logging.LogRecord("", logging.WARNING, "", 0, text, None, None)
+    with pytest.raises(SystemExit, match=f"^sqrtdk: the disk of {Path.cwd()} is full"):
+        progress.end_if_hopeless(record)
+    # As an error before the Snakefile is read it is one of a file that the command line names.
+    vars(record)["event"] = LogEvent.ERROR
+    monkeypatch.setattr(progress.Expected, "read", False)
+    progress.end_if_hopeless(record)
+
+
+class FullDisk:
+    """In place of a file."""
+
+    write = flush = staticmethod(failing(errno.ENOSPC))
+
+
+@pytest.mark.usefixtures("ends")
+def test_a_log_of_progress_on_a_full_disk_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress.Expected, "log", FullDisk())
+    handler = object.__new__(progress.LogHandler)
+    handler.began = handler.done = handler.total = 0.0
+    with pytest.raises(SystemExit, match=r"is full; make room"):
+        handler.tell(1, 2)
+
+
+def test_by_hand_a_full_disk_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["run", "--help"])
+    monkeypatch.setattr("builtins.print", print_to_full_disk)
+    with pytest.raises(SystemExit) as ended:
+        run.main()
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert said == "sqrtdk: cannot write to standard output: No space left on device\n"
+    with pytest.raises(SystemExit):
+        run.answer(OSError(errno.ENOSPC, "No space left on device", "/x/rows.csv"))
+    assert capsys.readouterr().err.startswith("sqrtdk: the disk of /x/rows.csv is full; ")
+
+
+def print_to_full_disk(*words: str, file: Any = None, **options: Any) -> None:
+    """`print` where standard output goes to a full disk and standard error does not."""
+    if file is None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    file.write(" ".join(words) + "\n")
