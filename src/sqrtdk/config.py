@@ -312,7 +312,12 @@ def check_overrides(
             raise ConfigError(f"{line!r} is not an override: {commands.one_line(error)}") from None
         key = override.key_or_group
         top = re.split(r"[.@/]", key, maxsplit=1)[0]
-        if top not in known | {"hydra"}:
+        if top == "hydra":
+            # Some of them name Python to call, or other folders to write to and to read from.
+            raise ConfigError(
+                f"{key}: how Hydra itself works cannot be changed; give keys of a run"
+            )
+        if top not in known:
             raise unknown(top, known)
         if key in seen:
             raise given_twice(key)

@@ -221,7 +221,7 @@ class Workflow:
                 f"sqrtdk: another run is at work in {RESULTS}/ ({error}); wait for it or stop it, "
                 "then give this command again"
             ) from None
-        link = lock.links_out(RESULTS, [SHARDS, self.folder])
+        link = lock.links_out(RESULTS, [SHARDS, self.folder, RESULTS / "benchmarks"])
         if link is not None:
             raise WorkflowError(f"sqrtdk: {link} leads out of {RESULTS}/; nothing is written there")
         if self._changed:
