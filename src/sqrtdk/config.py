@@ -278,8 +278,7 @@ def compose(overrides: list[str], values: Mapping[str, Any], config_name: str = 
                 hydra_compose(config_name, arguments), resolve=True
             )
     except (HydraException, OmegaConfBaseException) as error:
-        where = f"{key}: " if (key := getattr(error, "full_key", None)) else ""
-        raise ConfigError(f"{where}{commands.one_line(error)}") from None
+        raise ConfigError(commands.one_line(error)) from None
     run = resolve(_overlay(composed, values))
     check_memory(run)
     return run
@@ -389,6 +388,13 @@ def resolve(composed: Mapping[str, Any]) -> Run:
             name: _block(name, composed.get(name), axis=name in flat),
         }
         settings[name] = _experiment(name, layers, entries)
+    for name in blocks - set(names):
+        # What is said of the others is not needed here, and may be wrong all the same.
+        for key in _block(name, composed.get(name), axis=name in flat):
+            if not _has(name, key):
+                raise unknown(
+                    key, {*(k.name for k in EXPERIMENTS[name].KEYS), SEEDS}, f" in {name}"
+                )
     run = Run(_run_name(composed.get("name", "default")), _shard_seeds(composed), settings)
     _check_formulas(run)
     return run

@@ -257,6 +257,9 @@ def compose(
         if isinstance(given.get(key), (int, float)) and not isinstance(given[key], bool):
             config.check_number(key, text)
     grammar = given.pop("hydra", "")
+    if isinstance(grammar, str):
+        # Snakemake takes quotes from the ends of a value, also where only one of a pair is there.
+        grammar = dict(typed).get("hydra", grammar)
     if not isinstance(grammar, str):
         raise config.refuse("hydra", grammar, "Hydra overrides in one string: hydra='d_k=16'")
     try:
