@@ -166,7 +166,7 @@ def read_text(text: str) -> Any:
         except RecursionError:
             raise ConfigError(f"nested more than {DEEPEST} deep") from None
     try:
-        _check_size(text)
+        _check_events(text)
         node = yaml.compose(text, yaml.SafeLoader)
         if node is not None:
             _check_node(node)
@@ -191,11 +191,16 @@ DEEPEST, MOST = 50, 10**6
 one that stands for ten of another, which stands for ten, soon fills the memory."""
 
 
-def _check_size(text: str) -> None:
+def _check_events(text: str) -> None:
     sizes: dict[str, int] = {}
     inside: list[tuple[str | None, int]] = []
     count = 0
     for event in yaml.parse(text, yaml.SafeLoader):
+        # PyYAML itself fails where a tag says what a value is not.
+        tag = getattr(event, "tag", None)
+        if tag is not None:
+            allowed = "words, numbers, lists and mappings without tags"
+            raise refuse("tag", tag, allowed)
         if isinstance(event, yaml.AliasEvent):
             if event.anchor not in sizes:
                 raise ConfigError(f"*{event.anchor} stands for nothing, or for what it is part of")
