@@ -58,18 +58,6 @@ def wrong(key: Key) -> Iterator[Any]:
 CASES = [(key, value) for key in KEYS.values() for value in wrong(key)]
 
 
-@pytest.fixture(scope="module")
-def composed() -> dict[str, Any]:
-    """The smoke configuration as Hydra composes it."""
-    from hydra import compose, initialize_config_dir
-    from omegaconf import OmegaConf
-
-    with initialize_config_dir(str(config.CONF), version_base="1.3"):
-        found = OmegaConf.to_container(compose("config", ["grid=smoke"]), resolve=True)
-    assert isinstance(found, dict)
-    return {str(name): value for name, value in found.items()}
-
-
 def test_the_cases_are_many_and_of_every_key() -> None:
     assert len(CASES) > 1000
     assert {key.name for key, _ in CASES} == set(KEYS)

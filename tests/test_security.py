@@ -8,6 +8,7 @@ import json
 import re
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import ROOT, snakemake
@@ -92,7 +93,7 @@ def test_a_run_with_signs_of_the_shell_in_all_free_text_runs_none_of_it(tmp_path
 
 
 @pytest.mark.parametrize("key", ["name", "experiments", "grid", "dtype", "scaling", "inputs"])
-def test_no_word_of_the_configuration_may_have_signs(key: str) -> None:
+def test_no_word_of_the_configuration_may_have_signs(composed: dict[str, Any], key: str) -> None:
     for value in (
         SHELL,
         "a;b",
@@ -108,26 +109,29 @@ def test_no_word_of_the_configuration_may_have_signs(key: str) -> None:
         "<b>",
     ):
         with pytest.raises(config.ConfigError, match=f"^{key}: "):
-            config.compose([], {key: value})
+            # The grid is chosen before anything is composed.
+            config.compose([], {key: value}) if key == "grid" else config.resolve(
+                composed | {key: value}
+            )
 
 
 @pytest.mark.parametrize("mapping", config.FORMULAS)
-def test_no_name_of_an_entry_may_have_signs(mapping: str) -> None:
+def test_no_name_of_an_entry_may_have_signs(composed: dict[str, Any], mapping: str) -> None:
     word, formulas = config.FORMULAS[mapping]
     for name in (SHELL, "a;b", "$(a)", "../a", "<b>", "a-b", "a.b", ""):
         with pytest.raises(config.ConfigError, match=f"^{mapping}: "):
-            config.compose([], {mapping: {name: {word: next(iter(formulas))}}})
+            config.resolve(composed | {mapping: {name: {word: next(iter(formulas))}}})
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_wrong_file_is_refused_and_runs_nothing(
-    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+    composed: dict[str, Any], tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     path = tmp_path / name
     path.write_bytes(FILES[name])
     with pytest.raises(config.ConfigError) as refused:
-        config.compose([], config.read(path))
+        config.resolve(composed | config.read(path))
     assert len(str(refused.value)) < 1000
     assert len(str(refused.value).splitlines()) == 1
     assert [one.name for one in tmp_path.iterdir()] == [name]

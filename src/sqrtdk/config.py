@@ -186,15 +186,15 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-DEEPEST, MOST = 50, 10**6
-"""How deep a configuration may be nested, and how many values it may have with its aliases put in:
-one that stands for ten of another, which stands for ten, soon fills the memory."""
+DEEPEST, MOST = 50, 10_000
+"""How deep a configuration may be nested, and how many values its aliases may stand for: one that
+stands for ten of another, which stands for ten, soon fills the memory."""
 
 
 def _check_events(text: str) -> None:
     sizes: dict[str, int] = {}
     inside: list[tuple[str | None, int]] = []
-    count = 0
+    count = aliased = 0
     for event in yaml.parse(text, yaml.SafeLoader):
         # PyYAML itself fails where a tag says what a value is not.
         tag = getattr(event, "tag", None)
@@ -205,6 +205,7 @@ def _check_events(text: str) -> None:
             if event.anchor not in sizes:
                 raise ConfigError(f"*{event.anchor} stands for nothing, or for what it is part of")
             count += sizes[event.anchor]
+            aliased += sizes[event.anchor]
         elif isinstance(event, yaml.ScalarEvent):
             count += 1
             sizes[event.anchor or ""] = 1
@@ -217,8 +218,8 @@ def _check_events(text: str) -> None:
             sizes[anchor or ""] = count - before
         if len(inside) > DEEPEST:
             raise ConfigError(f"nested more than {DEEPEST} deep")
-        if count > MOST:
-            raise ConfigError(f"more than {MOST} values, with those that aliases stand for")
+        if aliased > MOST:
+            raise ConfigError(f"its aliases stand for more than {MOST} values")
 
 
 PLAIN = re.compile(
