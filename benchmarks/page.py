@@ -377,4 +377,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    commands.run(main, "ROUNDS.csv...", "TABLE.csv", "FIGURE.png", "PAGE.md")
+    commands.run(main, "ROUNDS.csv", "ROUNDS.csv...", "TABLE.csv", "FIGURE.png", "PAGE.md")

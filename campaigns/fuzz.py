@@ -2,11 +2,13 @@
 
     python -m campaigns.fuzz [--cases 100000] [--seed 0]
 
-Three readers take turns: Hydra overrides, values as a config file or `--config` gives them, and
-tables and shards on disk. A case is lost where anything but the one error that each may raise comes
-out, where the message has more than one line, or where it takes more than two seconds.
+They take turns: Hydra overrides, values as a config file or `--config` gives them, config files
+as bytes, the slabs of jobs, and tables, shards and records on disk. A case is lost where anything
+but the one error that each may raise comes out, where the message has more than one line, or where
+it takes more than two seconds.
 """
 
+import json
 import random
 import string
 import sys
@@ -17,9 +19,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sqrtdk import commands, config, keys, summary, tables, workflow
+from sqrtdk import cells, commands, config, keys, summary, tables, workflow
+from sqrtdk.experiments import scaling
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.experiments.scaling import COLUMNS
+from sqrtdk.report import files
 
 WORDS = (
     *sorted(config.flat_keys()), *EXPERIMENTS, *config.RUN_KEYS, *config.FORMULAS,
@@ -84,10 +88,47 @@ def of_command(rng: random.Random, folder: Path) -> None:
     workflow.compose(given | {"hydra": words(rng)}, (), ["--config", words(rng)])
 
 
-def of_tables(rng: random.Random, folder: Path) -> None:
-    """Read a shard and a table with some bytes changed."""
-    content = bytearray(SHARD)
+YAML = (
+    *("- ", "? ", ": ", "&a ", "*a", "<<: *a", "| ", ">-\n", "#", "---\n", "...\n", "\t", "\r\n"),
+    *("!!set ", "!!binary ", "!!int ", "!!float ", "!!null ", "!!omap ", "!!timestamp ", "!mine "),
+    *("!!python/object/apply:os.system ", "!!python/name:os.system ", "!!python/object/new:dict "),
+    *("010", "0x1F", "0b1", "1_000", "1:30", "2026-13-45", "2026-01-01", ".inf", "-.NaN", "~"),
+    *("on", "yes", "No", "TRUE", "=", "9" * 5000, "1e9999", "\ufeff", "\0", "\x85", "\u2028"),
+    *("__use_yte__: true\n", "?import os\n", "%YAML 1.1\n", '"\\x00"', '"\\ud800"', "'"),
+)
+"""What YAML gives a meaning to."""
+
+
+def document(rng: random.Random) -> bytes:
+    """A text that is nearly a config file."""
+    parts = []
+    for _ in range(rng.randint(1, 12)):
+        kind = rng.random()
+        if kind < 0.35:
+            parts.append(f"{rng.choice(WORDS)}: ")
+        elif kind < 0.6:
+            parts.append(rng.choice(YAML))
+        elif kind < 0.7:
+            parts.append(f"\n{' ' * rng.randint(0, 4)}")
+        elif kind < 0.73:
+            parts.append(rng.choice("[{-?") * rng.choice((1, 40, 60, 3000)))
+        elif kind < 0.76:
+            # Each stands for many of the one before.
+            wide = rng.randint(1, 12)
+            parts += [f"\n- &x{n + 1} [{', '.join([f'*x{n}'] * wide)}]" for n in range(12)]
+        else:
+            parts.append(words(rng))
+    text = rng.choice(("", "", "\ufeff", "&x0 1\n", "- &x0 y")) + "".join(parts)
+    coding = rng.choice(("utf-8", "utf-8", "utf-8", "latin-1", "utf-16", "utf-7"))
+    return text.encode(coding, errors="replace")
+
+
+def changed(rng: random.Random, whole: bytes) -> bytes:
+    """A file with some bytes changed."""
+    content = bytearray(whole)
     for _ in range(rng.randint(1, 20)):
+        if not content:
+            break
         at = rng.randrange(len(content))
         change = rng.random()
         if change < 0.5:
@@ -96,8 +137,46 @@ def of_tables(rng: random.Random, folder: Path) -> None:
             del content[at : at + rng.randint(1, 50)]
         else:
             content[at:at] = bytes(rng.choices(range(256), k=rng.randint(1, 20)))
-        if not content:
-            break
+    return bytes(content)
+
+
+def of_files(rng: random.Random, folder: Path) -> None:
+    """Read a config file, a made one or a whole one with some of it changed."""
+    path = folder / "my.yaml"
+    path.write_bytes(document(rng) if rng.random() < 0.7 else changed(rng, CONFIG))
+    if rng.random() < 0.7:
+        config.resolve({**BASE, **config.read(path)})
+    else:
+        config.load(path)
+
+
+def of_slabs(rng: random.Random, folder: Path) -> None:
+    """Read what a job is to measure."""
+    content = changed(rng, json.dumps(SLAB).encode()).decode(errors="replace")
+    given = content if rng.random() < 0.6 else json.dumps(value(rng), default=str)
+    found = commands.read_json(given, "a slab")
+    if rng.random() < 0.5:
+        found = SLAB | {rng.choice(sorted(SLAB)): value(rng)}
+    cells.check_slab(found, scaling.KEYS)
+
+
+def of_records(rng: random.Random, folder: Path) -> None:
+    """Read what a report is made of beside its tables."""
+    path = folder / "record"
+    path.write_bytes(changed(rng, json.dumps({"a": [1, {"b": None}]}).encode()))
+    tables.read_record(path)
+
+
+def of_rows(rng: random.Random, folder: Path) -> None:
+    """Read a table as the report does."""
+    path = folder / "rows.csv"
+    path.write_bytes(changed(rng, SHARD))
+    files.read_rows(path, COLUMNS[:2])
+
+
+def of_tables(rng: random.Random, folder: Path) -> None:
+    """Read a shard and a table with some bytes changed."""
+    content = changed(rng, SHARD)
     path = folder / "shard.csv"
     path.write_bytes(content)
     tables.read_slab(path)
@@ -112,14 +191,18 @@ def of_tables(rng: random.Random, folder: Path) -> None:
 
 
 READERS: dict[str, tuple[Callable[[random.Random, Path], None], int]] = {
-    "overrides": (of_overrides, 40),
-    "values": (of_values, 40),
+    "overrides": (of_overrides, 30),
+    "values": (of_values, 25),
+    "files": (of_files, 20),
     "command": (of_command, 1),
-    "tables": (of_tables, 19),
+    "slabs": (of_slabs, 5),
+    "records": (of_records, 2),
+    "rows": (of_rows, 5),
+    "tables": (of_tables, 12),
 }
 """What reads, and how often of a hundred cases: the whole command costs a tenth of a second."""
 
-MAY_RAISE = (config.ConfigError, tables.TableError)
+MAY_RAISE = commands.MistakeError
 
 
 def run(reader: str, seed: int, folder: Path) -> str:
@@ -168,23 +251,23 @@ def base() -> dict[str, Any]:
     return dict(composed)
 
 
+SLAB: dict[str, Any] = {
+    "d_k": 2, "n_k": 2, "n_q": 2, "d_v": 1, "dtype": keys.DTYPES[0],
+    "inputs": {"gaussian": {"law": "gaussian"}},
+    "scaling": {"on": {"rule": "power", "exponent": 0.5}}, "seeds": [0, 3],
+}  # fmt: skip
+
+
 def shard() -> bytes:
     """A small shard of `scaling`, whole."""
-    from sqrtdk import cells
-    from sqrtdk.experiments import scaling
-
-    slab: dict[str, Any] = {
-        "d_k": 2, "n_k": 2, "n_q": 2, "d_v": 1, "dtype": keys.DTYPES[0],
-        "inputs": {"gaussian": {"law": "gaussian"}},
-        "scaling": {"on": {"rule": "power", "exponent": 0.5}}, "seeds": [0, 3],
-    }  # fmt: skip
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "shard.csv"
-        tables.write_sealed(path, slab, cells.rows(scaling.cells(slab), COLUMNS), COLUMNS)
+        tables.write_sealed(path, SLAB, cells.rows(scaling.cells(SLAB), COLUMNS), COLUMNS)
         return path.read_bytes()
 
 
 BASE, SHARD = base(), shard()
+CONFIG = config.resolve(BASE).to_yaml().encode()
 
 if __name__ == "__main__":
     main()

@@ -5,11 +5,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 # First, because it sets the BLAS threads that must be set before NumPy loads.
 import sqrtdk
+from sqrtdk import config
 
 ROOT = Path(sqrtdk.__file__).resolve().parents[2]
 
@@ -61,3 +63,15 @@ def snapshot() -> Callable[[Path], dict[str, bytes]]:
         }
 
     return take
+
+
+@pytest.fixture(scope="session")
+def composed() -> dict[str, Any]:
+    """The smoke configuration as Hydra composes it."""
+    from hydra import compose, initialize_config_dir
+    from omegaconf import OmegaConf
+
+    with initialize_config_dir(str(config.CONF), version_base="1.3"):
+        found = OmegaConf.to_container(compose("config", ["grid=smoke"]), resolve=True)
+    assert isinstance(found, dict)
+    return {str(name): value for name, value in found.items()}

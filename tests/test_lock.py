@@ -138,9 +138,20 @@ def test_links_that_lead_out_are_found_and_others_are_not(tmp_path: Path) -> Non
     assert lock.links_out(results, [results / "mine"]) is None
     (results / "mine/related").symlink_to(outside)
     assert lock.links_out(results, [results / "mine"]) == results / "mine/related"
+    (results / "mine/related").unlink()
+    (results / "mine/scaling/runs.csv").symlink_to(outside / "precious.csv")
+    assert lock.links_out(results, [results / "mine"]) == results / "mine/scaling/runs.csv"
+    (results / "mine/scaling/runs.csv").unlink()
     (results / "other").symlink_to(outside)
     assert lock.links_out(results, [results / "other"]) == results / "other"
     # The whole folder may be somewhere else: on a larger disk, for example.
     (tmp_path / "link").symlink_to(results)
-    (results / "mine/related").unlink()
     assert lock.links_out(tmp_path / "link", [tmp_path / "link/mine"]) is None
+
+
+def test_a_lock_that_is_a_link_is_refused_and_what_it_leads_to_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "precious.csv").write_text("1\n", encoding="utf-8")
+    (tmp_path / ".lock").symlink_to(tmp_path / "precious.csv")
+    with pytest.raises(OSError, match="symbolic links"):
+        lock.take(tmp_path)
+    assert (tmp_path / "precious.csv").read_text(encoding="utf-8") == "1\n"

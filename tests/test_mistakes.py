@@ -1,11 +1,17 @@
 """Wrong values of every key: each is answered by one line with key, value and what is allowed."""
 
 import math
+import re
+import runpy
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import ROOT
 
+from campaigns import mistakes
 from sqrtdk import config
 from sqrtdk.config import ConfigError
 from sqrtdk.experiments.registry import EXAMPLES, EXPERIMENTS
@@ -50,18 +56,6 @@ def wrong(key: Key) -> Iterator[Any]:
 
 
 CASES = [(key, value) for key in KEYS.values() for value in wrong(key)]
-
-
-@pytest.fixture(scope="module")
-def composed() -> dict[str, Any]:
-    """The smoke configuration as Hydra composes it."""
-    from hydra import compose, initialize_config_dir
-    from omegaconf import OmegaConf
-
-    with initialize_config_dir(str(config.CONF), version_base="1.3"):
-        found = OmegaConf.to_container(compose("config", ["grid=smoke"]), resolve=True)
-    assert isinstance(found, dict)
-    return {str(name): value for name, value in found.items()}
 
 
 def test_the_cases_are_many_and_of_every_key() -> None:
@@ -126,3 +120,39 @@ def test_a_wrong_choice_of_experiments_is_refused(composed: dict[str, Any], valu
         config.resolve(composed | {"experiments": value})
     assert str(refused.value).startswith("experiments: ")
     assert "\n" not in str(refused.value)
+
+
+@pytest.fixture
+def wrong_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that commands are given in: files that are wrong, and nothing else."""
+    (tmp_path / "files").mkdir()
+    for name, content in mistakes.FILES.items():
+        (tmp_path / "files" / name).write_bytes(content)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("module", mistakes.mains())
+def test_a_command_given_wrong_answers_in_one_line(
+    wrong_files: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    module: str,
+) -> None:
+    # Those that need no finished run; `python -m campaigns.mistakes` gives all, as processes.
+    given = [one for one in mistakes.of_modules() if one.module == module]
+    given = [one for one in given if not re.search("mine/config|broken", " ".join(one.arguments))]
+    assert len(given) > 1
+    file = str(ROOT / "src" / module.replace(".", "/")) + ".py"
+    file = file if Path(file).exists() else file.replace(".py", "/__main__.py")
+    for one in given:
+        monkeypatch.setattr(sys, "argv", [file, *one.arguments])
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_path(file, run_name="__main__")
+        assert ended.value.code in (1, 2) or str(ended.value.code).startswith("sqrtdk: "), one
+        said = capsys.readouterr()
+        line = said.err or f"{ended.value.code}\n"
+        assert said.out == "", one
+        assert line.startswith("sqrtdk: "), one
+        assert line.count("\n") == 1, one
+    assert {path.name for path in wrong_files.iterdir()} == {"files"}

@@ -25,16 +25,16 @@ class Parser(argparse.ArgumentParser):
 
 
 def run(main: Callable[[], None], *names: str) -> None:
-    """Call a module's `main`, whose arguments have these names; `NAME...` is one or more of them.
+    """Call a module's `main`, whose arguments have these names; `NAME...` is any number.
 
     Without names they are left to the module.
 
     A mistake and what the operating system refuses is answered; any other error is the program's.
     """
     given = sys.argv[1:]
-    more = any(name.endswith("...") for name in names)
+    needed = sum(not name.endswith("...") for name in names)
     try:
-        if names and (len(given) < len(names) or (len(given) > len(names) and not more)):
+        if names and (len(given) < needed or (len(given) > needed and needed == len(names))):
             count = f"{len(given)} {'argument' if len(given) == 1 else 'arguments'}"
             raise MistakeError(f"{count}, not {' '.join(names)}")
         main()
@@ -52,8 +52,10 @@ def one_line(error: BaseException) -> str:
     """The first line of a message, which is where libraries say what is wrong."""
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{error.filename}: {error.strerror}".replace("\n", " ")
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    # OmegaConf says on a further line where it is.
+    key = getattr(error, "full_key", "")
+    return f"{key}: {lines[0]}" if key else lines[0]
 
 
 def whole(text: str) -> int:

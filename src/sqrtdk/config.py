@@ -171,7 +171,7 @@ def read_text(text: str) -> Any:
         except RecursionError:
             raise ConfigError(f"nested more than {DEEPEST} deep") from None
     try:
-        _check_size(text)
+        _check_events(text)
         node = yaml.compose(text, yaml.SafeLoader)
         if node is not None:
             _check_node(node)
@@ -191,20 +191,26 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-DEEPEST, MOST = 50, 10**6
-"""How deep a configuration may be nested, and how many values it may have with its aliases put in:
-one that stands for ten of another, which stands for ten, soon fills the memory."""
+DEEPEST, MOST = 50, 10_000
+"""How deep a configuration may be nested, and how many values its aliases may stand for: one that
+stands for ten of another, which stands for ten, soon fills the memory."""
 
 
-def _check_size(text: str) -> None:
+def _check_events(text: str) -> None:
     sizes: dict[str, int] = {}
     inside: list[tuple[str | None, int]] = []
-    count = 0
+    count = aliased = 0
     for event in yaml.parse(text, yaml.SafeLoader):
+        # PyYAML itself fails where a tag says what a value is not.
+        tag = getattr(event, "tag", None)
+        if tag is not None:
+            allowed = "words, numbers, lists and mappings without tags"
+            raise refuse("tag", tag, allowed)
         if isinstance(event, yaml.AliasEvent):
             if event.anchor not in sizes:
                 raise ConfigError(f"*{event.anchor} stands for nothing, or for what it is part of")
             count += sizes[event.anchor]
+            aliased += sizes[event.anchor]
         elif isinstance(event, yaml.ScalarEvent):
             count += 1
             sizes[event.anchor or ""] = 1
@@ -217,8 +223,8 @@ def _check_size(text: str) -> None:
             sizes[anchor or ""] = count - before
         if len(inside) > DEEPEST:
             raise ConfigError(f"nested more than {DEEPEST} deep")
-        if count > MOST:
-            raise ConfigError(f"more than {MOST} values, with those that aliases stand for")
+        if aliased > MOST:
+            raise ConfigError(f"its aliases stand for more than {MOST} values")
 
 
 PLAIN = re.compile(
@@ -283,8 +289,7 @@ def compose(overrides: list[str], values: Mapping[str, Any], config_name: str = 
                 hydra_compose(config_name, arguments), resolve=True
             )
     except (HydraException, OmegaConfBaseException) as error:
-        where = f"{key}: " if (key := getattr(error, "full_key", None)) else ""
-        raise ConfigError(f"{where}{commands.one_line(error)}") from None
+        raise ConfigError(commands.one_line(error)) from None
     run = resolve(_overlay(composed, values))
     _check_shards(run)
     check_memory(run)
@@ -318,7 +323,12 @@ def check_overrides(
             raise ConfigError(f"{line!r} is not an override: {commands.one_line(error)}") from None
         key = override.key_or_group
         top = re.split(r"[.@/]", key, maxsplit=1)[0]
-        if top not in known | {"hydra"}:
+        if top == "hydra":
+            # Some of them name Python to call, or other folders to write to and to read from.
+            raise ConfigError(
+                f"{key}: how Hydra itself works cannot be changed; give keys of a run"
+            )
+        if top not in known:
             raise unknown(top, known)
         if key in seen:
             raise given_twice(key)
@@ -390,6 +400,13 @@ def resolve(composed: Mapping[str, Any]) -> Run:
             name: _block(name, composed.get(name), axis=name in flat),
         }
         settings[name] = _experiment(name, layers, entries)
+    for name in blocks - set(names):
+        # What is said of the others is not needed here, and may be wrong all the same.
+        for key in _block(name, composed.get(name), axis=name in flat):
+            if not _has(name, key):
+                raise unknown(
+                    key, {*(k.name for k in EXPERIMENTS[name].KEYS), SEEDS}, f" in {name}"
+                )
     run = Run(_run_name(composed.get("name", "default")), _shard_seeds(composed), settings)
     _check_formulas(run)
     return run

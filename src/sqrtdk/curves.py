@@ -76,7 +76,7 @@ def main() -> None:
     found = points(experiment, settings)
     known = {}
     for name in exact.specs(point for _, point in found):
-        shard = tables.sound(path.parents[2] / "shards" / "exact" / name)
+        shard = tables.sound(path.parent.parent.parent / "shards" / "exact" / name)
         for n_k, d_k, scale, *numbers in tables.read_sealed(shard, exact.COLUMNS):
             point = Point(int(n_k), float(d_k), float(scale))
             known[point] = Expectations(*map(float, numbers))

@@ -37,7 +37,9 @@ def take(folder: Path) -> TextIO | None:
     a file that names host and process. Raises LockedError where another run is at work, OSError
     where the folder cannot be written to.
     """
-    file = (folder / ".lock").open("a+")
+    # Not through a link, which would empty what it leads to.
+    opened = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o666)
+    file = os.fdopen(opened, "a+")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -120,10 +122,14 @@ def _is_dead(holder: str, path: Path) -> bool:
 
 
 def links_out(folder: Path, below: list[Path]) -> Path | None:
-    """The first of some folders, or of those in them, that a symbolic link puts outside of it."""
+    """The first symbolic link, in or at some of a folder's, that leads out of the folder."""
     inside = folder.resolve()
     for path in below:
-        for one in (path, *(sub for sub in path.glob("*") if sub.is_dir())):
-            if not one.resolve().is_relative_to(inside):
-                return one
+        if not path.resolve().is_relative_to(inside):
+            return path
+        for at, folders, files in os.walk(path):
+            # Files as well: a log is written into whatever its name stands for.
+            for one in (Path(at, name) for name in (*folders, *files)):
+                if one.is_symlink() and not one.resolve().is_relative_to(inside):
+                    return one
     return None

@@ -24,11 +24,14 @@ from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.keys import Column
 from sqrtdk.tables import Row
 
-VALUED = (
-    *("--cfg", "-c", "--info", "-i", "--package", "-p"),
-    *("--config-dir", "-cd", "--config-name", "-cn", "--config-path", "-cp"),
-)
-"""Options of Hydra that take a value, which may stand apart from them."""
+VALUED = {
+    **dict.fromkeys(("--cfg", "-c"), ("job", "hydra", "all")),
+    **dict.fromkeys(("--info", "-i"), ("all", "config", "defaults", "defaults-tree", "plugins")),
+}
+"""Options of Hydra that take a value, which may stand apart from them, and the values."""
+
+OPTIONS = ("--multirun", "-m", "--resolve", "--hydra-help", "--version", *VALUED)
+"""Those that there are: what is left reads other configurations, which may name Python to call."""
 
 MISTAKES = (ConfigError, HydraException, OmegaConfBaseException, OSError)
 
@@ -99,6 +102,7 @@ def main() -> None:
 
     try:
         options, overrides = split(sys.argv[1:])
+        check_options(options)
         sweep = bool({"-m", "--multirun"} & set(options))
         checked = config.check_overrides(overrides, extra=["out"], sweep=sweep)
         if sum(word.startswith("out=") and "," in word for word in overrides):
@@ -131,6 +135,21 @@ def refuse_clash(
         if axes(row) in seen:
             cell = " ".join(f"{c.name}={row[c.name]}" for c in columns if c.axis)
             raise ConfigError(f"the sweep has the cell {cell} twice")
+
+
+def check_options(words: Sequence[str]) -> None:
+    """Refuse options that there are not, and values that they do not take. Raises ConfigError."""
+    for place, word in enumerate(words):
+        option, given, value = word.partition("=")
+        if not word.startswith("-"):
+            continue
+        if option not in OPTIONS or (given and option not in VALUED):
+            listed = ", ".join(OPTIONS)
+            raise config.refuse("option", word, f"{listed} and --help", (*OPTIONS, "--help"))
+        if option in VALUED:
+            after = value if given else " ".join(words[place + 1 : place + 2])
+            if after not in VALUED[option]:
+                raise config.refuse(option, after, " or ".join(VALUED[option]), VALUED[option])
 
 
 def split(words: Sequence[str]) -> tuple[list[str], list[str]]:

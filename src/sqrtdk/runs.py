@@ -84,7 +84,7 @@ def main() -> None:
     """Merge the shards of the experiment named second, in the run of the config named first."""
     run, experiment, path = config.load(Path(sys.argv[1])), sys.argv[2], Path(sys.argv[3])
     settings, columns = run.of(experiment), EXPERIMENTS[experiment].COLUMNS
-    plan = plan_of(run, experiment, path.parents[2] / "shards" / experiment)
+    plan = plan_of(run, experiment, path.parent.parent.parent / "shards" / experiment)
     if plan.missing:
         lacking = min(plan.missing)
         why = "is damaged; delete it" if lacking.exists() else "is missing"

@@ -230,7 +230,7 @@ class Workflow:
                 f"sqrtdk: another run is at work in {RESULTS}/ ({error}); wait for it or stop it, "
                 "then give this command again"
             ) from None
-        link = lock.links_out(RESULTS, [SHARDS, self.folder])
+        link = lock.links_out(RESULTS, [SHARDS, self.folder, RESULTS / "benchmarks"])
         if link is not None:
             raise WorkflowError(f"sqrtdk: {link} leads out of {RESULTS}/; nothing is written there")
         recovery.sweep([STATE, SHARDS, self.folder])
@@ -270,6 +270,9 @@ def compose(
         if isinstance(given.get(key), (int, float)) and not isinstance(given[key], bool):
             config.check_number(key, text)
     grammar = given.pop("hydra", "")
+    if isinstance(grammar, str):
+        # Snakemake takes quotes from the ends of a value, also where only one of a pair is there.
+        grammar = dict(typed).get("hydra", grammar)
     if not isinstance(grammar, str):
         raise config.refuse("hydra", grammar, "Hydra overrides in one string: hydra='d_k=16'")
     try:
