@@ -521,7 +521,7 @@ def test_one_command_makes_its_table_and_figures_whatever_the_sweeps_are(tmp_pat
     assert (run / "worked_example/runs.csv").read_text(encoding="utf-8") == tables.text(
         table(), worked_example.COLUMNS
     )
-    assert sorted(path.name for path in (run / "figures").iterdir()) == sorted(
+    assert sorted(path.name for path in (run / "figures").glob("[!.]*")) == sorted(
         f"worked_example-{what}.{kind}" for what in figures.BUILD for kind in ("png", "svg")
     )
     assert not (run / "worked_example/summary.csv").exists()

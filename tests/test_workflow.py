@@ -422,7 +422,7 @@ def test_a_second_run_at_the_same_time_is_refused_and_a_dry_run_is_not(tmp_path:
         (["--config", "d.k=4"], "must start with a valid identifier"),
         (["--config", "d_k"], "name=value pairs"),
         (["--configfile", "missing.yaml"], "No such file or directory: 'missing.yaml'"),
-        (["--configfile", "broken.yaml"], "not valid JSON or YAML"),
+        (["--configfile", "broken.yaml"], "broken.yaml: line 1: expected"),
         (["--configfile", "."], "Is a directory: '.'"),
         (["--configfile", "latin.yaml"], "can't decode byte"),
         (["results/shards/scaling/x.csv"], "is no shard of this configuration"),
