@@ -162,7 +162,6 @@ def of_names() -> Iterator[Mistake]:
     yield Mistake(RUN, (f"d_k={2**40}",), ("d_k", "memory"))
     yield Mistake(RUN, ("--multirun", "d_k=range(0,3,0)"))
     yield Mistake(RUN, ("--multirun", "d_k=4,4"), ("twice",))
-    yield Mistake(RUN, ("--multirun", "experiments=scaling,reach"), ("experiments",))
     yield Mistake(RUN, ("--multirun", "d_k=x,1"), ("d_k", "x"))
     yield Mistake(RUN, ("d_k=1,2",), ("--multirun",))
     yield Mistake(RUN, ("d_k=glob(*)",), ("--multirun",))

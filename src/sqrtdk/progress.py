@@ -185,6 +185,11 @@ def mistake(text: str, exception: str | None) -> str:
     ours = [line for line in lines if line.startswith("sqrtdk: ")]
     if ours:
         return ours[0]
+    comments = [word for word in sys.argv if re.search(r"=\s*#", word)]
+    if not Expected.read and comments and exception == "AssertionError":
+        # All that Snakemake says of a value that is none to YAML.
+        allowed = "allowed: KEY=VALUE, with quotes around a value that has signs"
+        return f"sqrtdk: {comments[0]!r} has a comment for its value; {allowed}"
     if not Expected.read and exception not in FAULTS:
         return "sqrtdk: " + re.sub(r"^\w+Error:\s*(\[Errno \d+\] )?", "", lines[-1])
     return text
