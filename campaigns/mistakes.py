@@ -35,11 +35,15 @@ RUN, PIPELINE = "sqrtdk.run", "snakemake"
 
 
 class Mistake(NamedTuple):
-    """A module that is run, its arguments, and the words that the answer has to have."""
+    """A module that is run, its arguments, and the words that the answer has to have.
+
+    Where the answer is not the project's `own` it may have more lines, and tracebacks.
+    """
 
     module: str
     arguments: tuple[str, ...]
     words: tuple[str, ...] = ()
+    own: bool = True
 
 
 # A value as it is typed, and what the answer shows of it.
@@ -238,12 +242,14 @@ def of_targets() -> Iterator[Mistake]:
         "$(touch X)", "results/../../x", "measure", "results/other/report.html", "/etc/passwd",
     ):  # fmt: skip
         yield Mistake(PIPELINE, (target,), (target,))
+    # Snakemake answers these before it has read anything of the project.
     for options in (
-        ("--profile", "nowhere"), ("--workflow-profile", "nowhere"), ("--executor", "nothing"),
-        ("--set-threads", "x"), ("--resources", "x"), ("--default-resources", "x"),
-        ("--until", "nothing"), ("--omit-from", "nothing"), ("--allowed-rules", "nothing"),
-        ("--forcerun", "nothing"), ("--logger", "nothing"), ("--batch", "x"),
+        ("--profile", "nowhere"), ("--executor", "nothing"), ("--set-threads", "x"),
+        ("--resources", "x"), ("--default-resources", "x"), ("--logger", "nothing"),
+        ("--batch", "x"), ("--cores", "x"), ("--nothing",), ("--configfile",),
     ):  # fmt: skip
+        yield Mistake(PIPELINE, options, own=False)
+    for options in (("--until", "nothing"), ("--forcerun", "nothing")):
         yield Mistake(PIPELINE, options)
 
 
@@ -374,6 +380,8 @@ def answer(mistake: Mistake, folder: Path) -> tuple[str, str]:
     wanted = {RUN: (2,), PIPELINE: (1, 2)}.get(mistake.module, (1, 2))
     if process.returncode not in wanted:
         return line, f"exit code {process.returncode}"
+    if not mistake.own:
+        return line, ""
     if out.strip() or len(lines) != 1:
         return line, f"says more than one line: {out[-1000:]}{said[-1500:]}"
     if not line.startswith("sqrtdk: "):

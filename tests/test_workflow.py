@@ -412,7 +412,7 @@ def test_a_second_run_at_the_same_time_is_refused_and_a_dry_run_is_not(tmp_path:
         (["--config", "d_k"], "name=value pairs"),
         (["--config", "d_k=#"], "'d_k=#' has a comment for its value"),
         (["--configfile", "missing.yaml"], "No such file or directory: 'missing.yaml'"),
-        (["--configfile", "broken.yaml"], "not valid JSON or YAML"),
+        (["--configfile", "broken.yaml"], "broken.yaml: line 1: "),
         (["--configfile", "."], "Is a directory: '.'"),
         (["--configfile", "latin.yaml"], "can't decode byte"),
         (["results/shards/scaling/x.csv"], "is no shard of this configuration"),

@@ -181,6 +181,10 @@ def mistake(text: str, exception: str | None) -> str:
         near = difflib.get_close_matches(target, Expected.targets, n=1, cutoff=0.5)
         hint = f"; did you mean {near[0]}?" if near else ""
         return f"sqrtdk: unknown target {target!r}; known: {', '.join(Expected.targets)}{hint}"
+    if "Target rules may not contain wildcards" in text:
+        known = ", ".join(Expected.targets)
+        words = " ".join(word for word in sys.argv[1:] if word.isidentifier())
+        return f"sqrtdk: {words!r}: a rule that makes many files is no target; known: {known}"
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     ours = [line for line in lines if line.startswith("sqrtdk: ")]
     if ours:
