@@ -108,7 +108,7 @@ RUN_KEYS = {
                     "[scaling,nothing]", "Scaling"],
     "grid": ["smok", "''", "3", "[smoke]", "../config", "{}", "true", "smoke.yaml", "Smoke"],
     "shard_seeds": ["0", "-1", "2.5", "x", "[1]", "nan", "''", "1_000", "{}", "null", "1e400"],
-    "scale_rules": ["3", "[]", "x", "{on:3}", "{on:{}}", "{on:{rule:powr}}", "{2a:{rule:power}}",
+    "scale_rules": ["3", "[]", "x", "{on:3}", "{new:{}}", "{on:{rule:powr}}", "{2a:{rule:power}}",
                     "{new:{rule:power,exponent:x}}", "{new:{rule:power,exponnt:1}}",
                     "{new:{rule:constant,value:0}}", "{new:{rule:constant,value:nan}}",
                     "{new:{rule:soft_cap,cap:-1}}", "{new:{rule:d_model,heads:0}}",
@@ -382,7 +382,8 @@ def answer(mistake: Mistake, folder: Path) -> tuple[str, str]:
         return line, f"exit code {process.returncode}"
     if not mistake.own:
         return line, ""
-    if out.strip() or len(lines) != 1:
+    # Of a sweep the cells before the mistake were measured and printed.
+    if (out.strip() and "--multirun" not in mistake.arguments) or len(lines) != 1:
         return line, f"says more than one line: {out[-1000:]}{said[-1500:]}"
     if not line.startswith("sqrtdk: "):
         return line, "does not begin with sqrtdk:"
