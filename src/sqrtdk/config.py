@@ -320,7 +320,10 @@ def check_overrides(
         try:
             override = parser.parse_override(line)
         except HydraException as error:
-            raise ConfigError(f"{line!r} is not an override: {commands.one_line(error)}") from None
+            allowed = "allowed: KEY=VALUE, with quotes around a value that has signs"
+            raise ConfigError(
+                f"{line!r} is not an override: {commands.one_line(error)}; {allowed}"
+            ) from None
         key = override.key_or_group
         top = re.split(r"[.@/]", key, maxsplit=1)[0]
         if top == "hydra":

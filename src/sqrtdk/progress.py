@@ -225,10 +225,19 @@ def mistake(text: str, exception: str | None) -> str:
         near = difflib.get_close_matches(target, Expected.targets, n=1, cutoff=0.5)
         hint = f"; did you mean {near[0]}?" if near else ""
         return f"sqrtdk: unknown target {target!r}; known: {', '.join(Expected.targets)}{hint}"
+    if "Target rules may not contain wildcards" in text:
+        known = ", ".join(Expected.targets)
+        words = " ".join(word for word in sys.argv[1:] if word.isidentifier())
+        return f"sqrtdk: {words!r}: a rule that makes many files is no target; known: {known}"
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     ours = [line for line in lines if line.startswith("sqrtdk: ")]
     if ours:
         return ours[0]
+    comments = [word for word in sys.argv if re.search(r"=\s*#", word)]
+    if not Expected.read and comments and exception == "AssertionError":
+        # All that Snakemake says of a value that is none to YAML.
+        allowed = "allowed: KEY=VALUE, with quotes around a value that has signs"
+        return f"sqrtdk: {comments[0]!r} has a comment for its value; {allowed}"
     if not Expected.read and exception not in FAULTS:
         return "sqrtdk: " + re.sub(r"^\w+Error:\s*(\[Errno \d+\] )?", "", lines[-1])
     return text
