@@ -38,7 +38,7 @@ DAMAGES: dict[str, Damage] = {
     "truncated": lambda content: content[: len(content) // 2],
     "a flipped bit": lambda content: content[:-9] + bytes([content[-9] ^ 1]) + content[-8:],
     "an edited header": lambda content: b"x" + content[1:],
-    "an edited digit": lambda content: re.sub(rb"[0-8](?=\D*$)", b"9", content, count=1),
+    "an edited digit": lambda content: re.sub(rb"[0-8]", b"9", content, count=1),
     "a row twice": lambda content: b"\n".join(
         [*(lines := content.split(b"\n"))[:2], lines[1], *lines[2:]]
     ),
