@@ -150,7 +150,13 @@ class Workflow:
             for path, slab in plan.shards.items()
             if path in plan.missing or not plan.missing
         }
-        progress.expect(new, ("all", *self.experiments, "verify", "benchmark"))
+        progress.expect(new, ("all", *self.experiments, "verify", "benchmark"), self._refusal())
+
+    def _refusal(self) -> str | None:
+        """Why nothing is to be made here. A changed file may be somebody's work."""
+        if not self._changed:
+            return None
+        return f"sqrtdk: {self._changed[0]} {tables.CHANGED}; {tables.REMEDY}"
 
     def tables(self, experiment: str) -> list[str]:
         """The tables that an experiment's figures are drawn from."""
@@ -230,9 +236,9 @@ class Workflow:
         link = lock.links_out(RESULTS, [SHARDS, self.folder])
         if link is not None:
             raise WorkflowError(f"sqrtdk: {link} leads out of {RESULTS}/; nothing is written there")
-        if self._changed:
-            # Nothing is to be drawn from it, and it may be somebody's work.
-            raise WorkflowError(f"sqrtdk: {self._changed[0]} {tables.CHANGED}; {tables.REMEDY}")
+        refusal = self._refusal()
+        if refusal is not None:
+            raise WorkflowError(refusal)
         try:
             progress.keep_log(self.folder / "logs" / "progress.log")
         except OSError as error:
