@@ -150,12 +150,10 @@ class Workflow:
             for path, slab in plan.shards.items()
             if path in plan.missing or not plan.missing
         }
-        progress.expect(new, ("all", *self.experiments, "verify", "benchmark"), self._refusal())
+        refusal = self._refusal() if self._changed else None
+        progress.expect(new, ("all", *self.experiments, "verify", "benchmark"), refusal)
 
-    def _refusal(self) -> str | None:
-        """Why nothing is to be made here. A changed file may be somebody's work."""
-        if not self._changed:
-            return None
+    def _refusal(self) -> str:
         return f"sqrtdk: {self._changed[0]} {tables.CHANGED}; {tables.REMEDY}"
 
     def tables(self, experiment: str) -> list[str]:
@@ -236,9 +234,9 @@ class Workflow:
         link = lock.links_out(RESULTS, [SHARDS, self.folder])
         if link is not None:
             raise WorkflowError(f"sqrtdk: {link} leads out of {RESULTS}/; nothing is written there")
-        refusal = self._refusal()
-        if refusal is not None:
-            raise WorkflowError(refusal)
+        if self._changed:
+            # Nothing is to be drawn from it, and it may be somebody's work.
+            raise WorkflowError(self._refusal())
         try:
             progress.keep_log(self.folder / "logs" / "progress.log")
         except OSError as error:
