@@ -20,6 +20,7 @@ The first four need the right to mount.
 
 import argparse
 import contextlib
+import os
 import random
 import re
 import shutil
@@ -31,6 +32,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from campaigns.crash import ROOT, contents, shards
+from sqrtdk import tables
 
 Damage = Callable[[bytes], bytes]
 
@@ -38,7 +40,7 @@ DAMAGES: dict[str, Damage] = {
     "truncated": lambda content: content[: len(content) // 2],
     "a flipped bit": lambda content: content[:-9] + bytes([content[-9] ^ 1]) + content[-8:],
     "an edited header": lambda content: b"x" + content[1:],
-    "an edited digit": lambda content: re.sub(rb"[0-8](?=\D*$)", b"9", content, count=1),
+    "an edited digit": lambda content: re.sub(rb"[0-8]", b"9", content, count=1),
     "a row twice": lambda content: b"\n".join(
         [*(lines := content.split(b"\n"))[:2], lines[1], *lines[2:]]
     ),
@@ -228,6 +230,13 @@ def block(trials: Trials, scratch: Path) -> None:
         trials.tell(what, wrong + trials.again(folder), last_line(done.stdout))
 
 
+def spoil(path: Path, content: bytes) -> None:
+    """Give a file another content and leave its time stamp, as a failing disk does."""
+    stat = path.stat()
+    path.write_bytes(content)
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+
 def damage_shards(trials: Trials, finished: Path, scratch: Path) -> None:
     """Every damage to one shard of an experiment, and to one of the exact expectations."""
     for name, damage in DAMAGES.items():
@@ -238,7 +247,7 @@ def damage_shards(trials: Trials, finished: Path, scratch: Path) -> None:
             for kind in ("related", "exact")
         ]
         for path in victims:
-            path.write_bytes(damage(path.read_bytes()))
+            spoil(path, damage(path.read_bytes()))
         before = shards(folder)
         done = run(folder)
         after = shards(folder)
@@ -276,15 +285,17 @@ def damage_others(trials: Trials, finished: Path, scratch: Path) -> None:
     for what, victims in (("files", guarded), ("digests", guards)):
         kept = {path: path.read_bytes() for path in victims}
         for name, damage in DAMAGES.items():
-            for path, content in kept.items():
-                path.write_bytes(damage(content))
-            if what == "digests" and name == "longer":
+            if what == "digests" and name in ("longer", "a row twice"):
                 # Space around a digest is none of it.
                 continue
+            for path, content in kept.items():
+                spoil(path, damage(content))
             before = {one: (folder / "results" / one).read_bytes() for one in names(folder)}
             done = run(folder)
             after = {one: (folder / "results" / one).read_bytes() for one in names(folder)}
-            short = [str(path.relative_to(folder)) for path in guarded]
+            # Of one without a digit none was edited.
+            spoiled = [path for path in guarded if tables.is_changed(path)]
+            short = [str(path.relative_to(folder)) for path in spoiled]
             silent = [x for x in short if f"sqrtdk: {x} was changed after" not in done.stdout]
             other = [x for x in before.keys() | after.keys() if before.get(x) != after.get(x)]
             wrong = [
@@ -295,7 +306,7 @@ def damage_others(trials: Trials, finished: Path, scratch: Path) -> None:
             trials.met += 1
             trials.tell(f"{len(victims)} {what}, {name}", wrong, last_line(done.stdout))
         for path, content in kept.items():
-            path.write_bytes(content)
+            spoil(path, content)
     for path in guarded:
         path.unlink()
     trials.tell("all moved away", trials.again(folder), "made again")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+from snakemake.settings.types import OutputSettings
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from sqrtdk import disk, interrupts, progress, run, tables
@@ -122,6 +123,23 @@ def test_an_error_of_snakemakes_own_files_ends_the_run(monkeypatch: pytest.Monke
     vars(record)["event"] = LogEvent.ERROR
     monkeypatch.setattr(progress.Expected, "read", False)
     progress.end_if_hopeless(record)
+
+
+@pytest.mark.usefixtures("ends")
+def test_a_changed_file_is_refused_also_where_nothing_is_to_be_done(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress.Expected, "refusal", "sqrtdk: x.csv was changed")
+    text = "Nothing to be done (all requested files are present and up to date)."
+    record = logging.LogRecord("", logging.INFO, "", 0, text, None, None)
+    handler = object.__new__(progress.LogHandler)
+    handler.formatter, handler.unfinished = None, False
+    handler.common_settings = OutputSettings(dryrun=True)
+    handler.follow(record)
+    assert text in capsys.readouterr().err
+    handler.common_settings = OutputSettings()
+    with pytest.raises(SystemExit, match=r"^sqrtdk: x\.csv was changed"):
+        handler.follow(record)
 
 
 class FullDisk:

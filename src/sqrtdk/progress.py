@@ -81,6 +81,8 @@ class Expected:
     """Work of each shard that may be computed, in milliseconds."""
     targets: tuple[str, ...] = ()
     """Names that a person may ask for."""
+    refusal: str | None = None
+    """Why no job is to start, where there is a reason."""
     log: TextIO | None = None
     """A second place for the lines of progress."""
 
@@ -137,6 +139,9 @@ class LogHandler(LogHandlerBase):
                 self.print(mistake(text, event.get("exception")))
         elif everything or kind not in (*TOLD_BY_PROGRESS, LogEvent.RUN_INFO, LogEvent.JOB_INFO):
             text = self.format(record).strip()
+            if text.startswith("Nothing to be done") and not self.common_settings.dryrun:
+                # No job starts, so nobody else refuses it.
+                give_up(Expected.refusal)
             if text and not text.startswith(CHATTER):
                 self.print(text)
         elif kind == LogEvent.RUN_INFO and self.common_settings.dryrun:
@@ -315,9 +320,12 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minute:02d}:{second:02d}" if hours else f"{minute}:{second:02d}"
 
 
-def expect(shards: Mapping[str, float], targets: tuple[str, ...]) -> None:
+def expect(
+    shards: Mapping[str, float], targets: tuple[str, ...], refusal: str | None = None
+) -> None:
     """Tell the handler what the Snakefile found out."""
     Expected.read, Expected.shards, Expected.targets = True, shards, targets
+    Expected.refusal = refusal
 
 
 def keep_log(path: Path) -> None:

@@ -112,6 +112,9 @@ def is_changed(path: Path) -> bool:
         content, guard = path.read_bytes(), _guard(path).read_bytes()
     except (FileNotFoundError, IsADirectoryError):
         return False
+    except OSError:
+        # What cannot be read any more is not what was written.
+        return True
     return hashlib.sha256(content).hexdigest().encode() != guard.strip()
 
 

@@ -153,7 +153,11 @@ class Workflow:
             for path, slab in plan.shards.items()
             if path in plan.missing or not plan.missing
         }
-        progress.expect(new, ("all", *self.experiments, "verify", "benchmark"))
+        refusal = self._refusal() if self._changed else None
+        progress.expect(new, ("all", *self.experiments, "verify", "benchmark"), refusal)
+
+    def _refusal(self) -> str:
+        return f"sqrtdk: {self._changed[0]} {tables.CHANGED}; {tables.REMEDY}"
 
     def tables(self, experiment: str) -> list[str]:
         """The tables that an experiment's figures are drawn from."""
@@ -236,7 +240,7 @@ class Workflow:
         recovery.sweep([STATE, SHARDS, self.folder])
         if self._changed:
             # Nothing is to be drawn from it, and it may be somebody's work.
-            raise WorkflowError(f"sqrtdk: {self._changed[0]} {tables.CHANGED}; {tables.REMEDY}")
+            raise WorkflowError(self._refusal())
         try:
             progress.keep_log(self.folder / "logs" / "progress.log")
         except OSError as error:
