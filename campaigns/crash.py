@@ -5,8 +5,8 @@
 
 Each trial stops the whole process group of a smoke run, at a moment drawn uniformly from its length
 or, with --inside, at three moments of the writing of each kind of file of a small run. Then it
-gives the same command again. It counts as lost nothing if that run completes, every table, figure
-and configuration has the bytes of an undisturbed run, no file that was half written is left, and
+gives the same command again. It counts as lost nothing if that run completes, every table, figure,
+digest and configuration has the bytes of an undisturbed run, no file that was half written is left, and
 no shard that was whole when the signal came was computed again.
 """
 
@@ -29,8 +29,8 @@ ROOT = Path(__file__).resolve().parents[1]
 FAULTS = str(Path(__file__).with_name("faults"))
 """What stands in for PYTHONPATH to bring faults into every process of a run."""
 
-SAME = ("**/*.csv", "**/.*.sha256", "**/*.svg", "**/*.png", "config.yaml")
-"""What has the same bytes every time; the page and the provenance name times."""
+OF_THE_TIME = re.compile(r"^logs/|^\.?(report\.html|provenance\.json)")
+"""Files of a run that say when it was; all others have the same bytes every time."""
 
 SMOKE = ("grid=smoke",)
 SMALL = (
@@ -62,11 +62,8 @@ def command(folder: Path, grid: tuple[str, ...]) -> list[str]:
 def contents(folder: Path) -> dict[str, bytes]:
     """What a run leaves that is the same every time."""
     run = folder / "results/default"
-    return {
-        str(path.relative_to(run)): path.read_bytes()
-        for pattern in SAME
-        for path in run.glob(pattern)
-    }
+    files = {str(path.relative_to(run)): path for path in run.rglob("*") if path.is_file()}
+    return {name: path.read_bytes() for name, path in files.items() if not OF_THE_TIME.search(name)}
 
 
 def whole(folder: Path) -> dict[str, int]:

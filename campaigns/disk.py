@@ -18,7 +18,6 @@ by its name, with nothing else changed.
 The first four need the right to mount.
 """
 
-import argparse
 import contextlib
 import os
 import random
@@ -31,8 +30,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from campaigns.crash import ROOT, contents, shards
-from sqrtdk import tables
+from campaigns.crash import ROOT, contents, whole
+from sqrtdk import commands, tables
 
 Damage = Callable[[bytes], bytes]
 
@@ -86,9 +85,9 @@ class Trials:
 
     def again(self, folder: Path) -> list[str]:
         """Give the command in a folder where nothing is in its way, and return what is wrong."""
-        before = shards(folder)
+        before = whole(folder)
         done = run(folder)
-        after = shards(folder)
+        after = whole(folder)
         computed = [name for name, when in before.items() if after.get(name) != when]
         other = sorted(
             name for name, content in self.contents.items() if contents(folder).get(name) != content
@@ -167,7 +166,7 @@ def fill(trials: Trials, scratch: Path, option: str, sizes: Sequence[int]) -> No
             if done.returncode and "is full" not in last_line(done.stdout):
                 wrong.append("LOST: not said that it is full")
             trials.met += done.returncode != 0
-            kept = len(shards(folder))
+            kept = len(whole(folder))
             more = "remount,size=64m,nr_inodes=10000"
             subprocess.run(["mount", "-o", more, str(folder)], check=True)
             wrong += trials.again(folder)
@@ -248,9 +247,9 @@ def damage_shards(trials: Trials, finished: Path, scratch: Path) -> None:
         ]
         for path in victims:
             spoil(path, damage(path.read_bytes()))
-        before = shards(folder)
+        before = whole(folder)
         done = run(folder)
-        after = shards(folder)
+        after = whole(folder)
         new = {path.with_suffix(".2.csv").relative_to(folder).as_posix() for path in victims}
         other = [n for n, content in trials.contents.items() if contents(folder).get(n) != content]
         wrong = [
@@ -316,10 +315,10 @@ def damage_others(trials: Trials, finished: Path, scratch: Path) -> None:
 
 def main() -> None:
     """Run the trials; exit 1 if anything was lost."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = commands.Parser(description=__doc__.splitlines()[0])
     parts = ("full", "inodes", "failing", "blocked", "damage")
     parser.add_argument("--parts", nargs="+", choices=parts, default=parts)
-    parser.add_argument("--times", type=int, default=20)
+    parser.add_argument("--times", type=commands.whole, default=20)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     rng = random.Random(options.seed)

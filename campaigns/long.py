@@ -8,7 +8,6 @@ not complete, or if the process that leads it holds more when the last shard is 
 GROWTH times what it held when a quarter of them was.
 """
 
-import argparse
 import sys
 import tempfile
 import time
@@ -17,6 +16,7 @@ from pathlib import Path
 import psutil
 
 from campaigns import crash
+from sqrtdk import commands
 
 GROWTH = 1.1
 """Memory is got in large pieces, and what is free of them is not given back at once."""
@@ -32,8 +32,8 @@ def kind(process: psutil.Process) -> str:
 
 def main() -> None:
     """Run the sweep and print what each kind of process took; exit 1 if it is too much."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=2000)
+    parser = commands.Parser(description=__doc__)
+    parser.add_argument("--seeds", type=commands.whole, default=2000)
     options = parser.parse_args()
     grid = (
         *("experiments=scaling", "d_k=[1,2,4,8,16]", "n_k=[2,4,8,16,32]", "n_q=4", "d_v=4"),

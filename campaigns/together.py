@@ -9,7 +9,6 @@ time. It counts as lost nothing if all of that holds and the tables are those of
 run. With --no-locks the file system has no flock, as some network ones.
 """
 
-import argparse
 import os
 import random
 import signal
@@ -21,6 +20,7 @@ import time
 from pathlib import Path
 
 from campaigns import crash
+from sqrtdk import commands
 
 REFUSED = "sqrtdk: another run is at work in results/"
 
@@ -72,8 +72,8 @@ def after_a_kill(folder: Path, delay: float, **variables: str) -> list[str]:
 
 def main() -> None:
     """Run the trials; exit 1 if anything was lost."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--times", type=int, default=20)
+    parser = commands.Parser(description=__doc__)
+    parser.add_argument("--times", type=commands.whole, default=20)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--no-locks", action="store_true")
     options = parser.parse_args()
