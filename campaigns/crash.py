@@ -6,8 +6,8 @@
 Each trial stops the whole process group of a smoke run, at a moment drawn uniformly from its length
 or, with --inside, at three moments of the writing of each kind of file of a small run. Then it
 gives the same command again. It counts as lost nothing if that run completes, every table, figure,
-digest and configuration has the bytes of an undisturbed run, no file that was half written is left, and
-no shard that was whole when the signal came was computed again.
+digest and configuration has the bytes of an undisturbed run, no file that was half written is left,
+and no shard that was whole when the signal came was computed again.
 """
 
 import os
