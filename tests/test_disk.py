@@ -12,7 +12,7 @@ import pytest
 from snakemake.settings.types import OutputSettings
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from sqrtdk import disk, interrupts, progress, run, tables
+from sqrtdk import commands, disk, interrupts, progress, run, tables
 
 
 def failing(number: int) -> Any:
@@ -88,7 +88,7 @@ def job_error(log: Path) -> logging.LogRecord:
     [
         ("OSError: [Errno 28] No space left on device: '/r/x.csv'", "the disk of /r/x.csv is full"),
         ("OSError: [Errno 30] Read-only file system: '/r/x'", "/r/x is on a read-only disk"),
-        ("sqrtdk.tables.TableError: results/x.csv is damaged", "results/x.csv is damaged"),
+        ("sqrtdk: results/x.csv is damaged; delete it", "results/x.csv is damaged"),
     ],
 )
 @pytest.mark.usefixtures("ends")
@@ -168,7 +168,7 @@ def test_by_hand_a_full_disk_is_one_line(
     said = capsys.readouterr().err
     assert said == "sqrtdk: cannot write to standard output: No space left on device\n"
     with pytest.raises(SystemExit):
-        run.answer(OSError(errno.ENOSPC, "No space left on device", "/x/rows.csv"))
+        commands.answer(OSError(errno.ENOSPC, "No space left on device", "/x/rows.csv"))
     assert capsys.readouterr().err.startswith("sqrtdk: the disk of /x/rows.csv is full; ")
 
 
