@@ -755,7 +755,9 @@ def test_a_second_run_writes_the_same_bytes_in_the_inks_of_the_page(experiment, 
     folders = [tmp_path / "one", tmp_path / "two"]
     runs = [subprocess.Popen([*command, folder]) for folder in folders]
     assert [run.wait() for run in runs] == [0, 0]
-    first, second = ({path.name: path.read_bytes() for path in f.iterdir()} for f in folders)
+    first, second = (
+        {path.name: path.read_bytes() for path in folder.glob("[!.]*")} for folder in folders
+    )
     names = [f"{experiment}-{what}" for what in FIGURES[experiment]]
     assert set(first) == {f"{name}.{suffix}" for name in names for suffix in ("svg", "png")}
     assert first == second
