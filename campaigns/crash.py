@@ -34,9 +34,10 @@ OF_THE_TIME = re.compile(r"^logs/|^\.?(report\.html|provenance\.json)")
 
 SMOKE = ("grid=smoke",)
 SMALL = (
-    *("grid=smoke", "experiments=scaling", "d_k=[1,4]", "n_k=16", "n_q=16", "d_v=4"),
-    *("shard_seeds=2", "seeds=4"),
+    *("experiments=related", "inputs=[gaussian,sphere]", "d_k=[1,4]", "n_k=4", "n_q=3"),
+    *("shard_seeds=1", "seeds=2"),
 )
+"""A small run with every kind of file."""
 
 WHOLE_OR_ABSENT = ("half", "before", "after")
 OPENED = {
@@ -160,7 +161,7 @@ def kinds(files: list[str]) -> dict[str, str]:
     Of what one function writes many of (shards, figures, digests) the first that comes is meant.
     """
     many = {
-        r"results/shards/scaling/\.?dk": "a shard",
+        r"results/shards/related/\.?dk": "a shard",
         r"results/shards/exact/\.?nk": "a shard of exact values",
         r"/figures/.*\.svg": "a figure, SVG",
         r"/figures/.*\.png": "a figure, PNG",

@@ -30,7 +30,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from campaigns.crash import ROOT, contents, whole
+from campaigns import crash
 from sqrtdk import commands, tables
 
 Damage = Callable[[bytes], bytes]
@@ -73,7 +73,7 @@ class Trials:
     """What went wrong so far, and one line a trial."""
 
     def __init__(self, expected: Path) -> None:
-        self.contents = contents(expected)
+        self.contents = crash.contents(expected)
         self.files = names(expected)
         self.done = self.lost = self.met = 0
 
@@ -85,12 +85,14 @@ class Trials:
 
     def again(self, folder: Path) -> list[str]:
         """Give the command in a folder where nothing is in its way, and return what is wrong."""
-        before = whole(folder)
+        before = crash.whole(folder)
         done = run(folder)
-        after = whole(folder)
+        after = crash.whole(folder)
         computed = [name for name, when in before.items() if after.get(name) != when]
         other = sorted(
-            name for name, content in self.contents.items() if contents(folder).get(name) != content
+            name
+            for name, content in self.contents.items()
+            if crash.contents(folder).get(name) != content
         )
         more = sorted(names(folder) - self.files)
         return [
@@ -104,19 +106,9 @@ class Trials:
 def run(folder: Path) -> subprocess.CompletedProcess[str]:
     """A small run with every kind of file, in a folder of its own; all that it said in stdout."""
     return subprocess.run(
-        command(folder), cwd=ROOT, check=False, text=True, errors="replace",
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        crash.command(folder, crash.SMALL), cwd=crash.ROOT, check=False,
+        text=True, errors="replace", stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
-
-
-def command(folder: Path) -> list[str]:
-    """The small run."""
-    return [
-        sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"),
-        "--workflow-profile", str(ROOT / "profiles/default"), "--directory", str(folder),
-        "--config", "experiments=related", "inputs=[gaussian,sphere]",
-        "d_k=[1,4]", "n_k=4", "n_q=3", "seeds=2",
-    ]  # fmt: skip
 
 
 def names(folder: Path) -> set[str]:
@@ -166,7 +158,7 @@ def fill(trials: Trials, scratch: Path, option: str, sizes: Sequence[int]) -> No
             if done.returncode and "is full" not in last_line(done.stdout):
                 wrong.append("LOST: not said that it is full")
             trials.met += done.returncode != 0
-            kept = len(whole(folder))
+            kept = len(crash.whole(folder))
             more = "remount,size=64m,nr_inodes=10000"
             subprocess.run(["mount", "-o", more, str(folder)], check=True)
             wrong += trials.again(folder)
@@ -184,7 +176,7 @@ def fail(trials: Trials, scratch: Path, moments: Sequence[float]) -> None:
         with mounted(folder, "-o", "loop", str(image)):
             shutil.rmtree(folder / "lost+found")
             process = subprocess.Popen(
-                command(folder), cwd=ROOT, text=True, errors="replace",
+                crash.command(folder, crash.SMALL), cwd=crash.ROOT, text=True, errors="replace",
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             )  # fmt: skip
             time.sleep(moment)
@@ -247,11 +239,13 @@ def damage_shards(trials: Trials, finished: Path, scratch: Path) -> None:
         ]
         for path in victims:
             spoil(path, damage(path.read_bytes()))
-        before = whole(folder)
+        before = crash.whole(folder)
         done = run(folder)
-        after = whole(folder)
+        after = crash.whole(folder)
         new = {path.with_suffix(".2.csv").relative_to(folder).as_posix() for path in victims}
-        other = [n for n, content in trials.contents.items() if contents(folder).get(n) != content]
+        other = [
+            n for n, content in trials.contents.items() if crash.contents(folder).get(n) != content
+        ]
         wrong = [
             *([f"LOST: exit {done.returncode}\n{done.stdout}"] if done.returncode else []),
             *([f"LOST: other bytes in {other}"] if other else []),
@@ -333,7 +327,9 @@ def main() -> None:
                 sys.exit(2)
         finished = scratch / "finished"
         start = time.monotonic()
-        subprocess.run(command(finished), cwd=ROOT, check=True, capture_output=True)
+        subprocess.run(
+            crash.command(finished, crash.SMALL), cwd=crash.ROOT, check=True, capture_output=True
+        )
         length = time.monotonic() - start
         trials = Trials(finished)
         paths = list(finished.rglob("*"))
