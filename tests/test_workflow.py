@@ -327,16 +327,20 @@ def test_an_edited_table_is_named_and_nothing_is_made_of_it(
     assert edited.read_bytes() == whole
 
 
+def heeding(number: signal.Signals, *command: str) -> list[str]:
+    """A command that heeds a signal, which whoever runs the tests in the background ignores."""
+    # Not by preexec_fn, which forks, and libraries with threads warn of that.
+    program = "import os, signal, sys; signal.signal(int(sys.argv[1]), signal.SIG_DFL); "
+    program += "os.execv(sys.argv[2], sys.argv[2:])"
+    return [sys.executable, "-c", program, str(int(number)), *command]
+
+
 def test_a_closed_terminal_ends_a_run_that_has_nowhere_to_say_so() -> None:
     program = (
         "import os, signal, time; from sqrtdk import interrupts; interrupts.install(); "
         "os.close(2); os.kill(os.getpid(), signal.SIGHUP); time.sleep(60)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        timeout=30,
-        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
-    )
+    done = subprocess.run(heeding(signal.SIGHUP, sys.executable, "-c", program), timeout=30)
     assert done.returncode == 128 + signal.SIGHUP
 
 
@@ -345,10 +349,8 @@ def test_a_stopped_run_ends_at_once_with_one_line(tmp_path: Path, number: signal
     command = [sys.executable, "-m", "snakemake", "-s", str(ROOT / "Snakefile")]
     arguments = ("--config", "grid=smoke", "name=smoke", "experiments=scaling", "seeds=400")
     process = subprocess.Popen(
-        [*command, *arguments], cwd=tmp_path, env=environment(), start_new_session=True,
-        stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
-        # Whoever runs the tests in the background may have it ignored.
-        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
+        heeding(number, *command, *arguments), cwd=tmp_path, env=environment(),
+        start_new_session=True, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
     )  # fmt: skip
     folder = tmp_path / "results/shards/scaling"
     deadline = time.monotonic() + 60
