@@ -1,7 +1,7 @@
 """Stop a run at random moments or inside the writing of a file, and see that nothing is lost.
 
     python -m campaigns.crash [--times 50] [--signal KILL|TERM|INT] [--seed 0]
-    python -m campaigns.crash --inside
+    python -m campaigns.crash --inside [--only WORD]
 
 Each trial stops the whole process group of a smoke run, at a moment drawn uniformly from its length
 or, with --inside, at three moments of the writing of each kind of file of a small run. Then it
@@ -41,7 +41,6 @@ SMALL = (
 
 WHOLE_OR_ABSENT = ("half", "before", "after")
 OPENED = {
-    ".snakemake/sqrtdk": r"\.snakemake/sqrtdk/\w+\.yaml",
     ".snakemake/metadata": r"\.snakemake/metadata/",
     ".snakemake/incomplete": r"\.snakemake/incomplete/",
     "results/.lock": r"results/\.lock",
@@ -166,6 +165,7 @@ def kinds(files: list[str]) -> dict[str, str]:
         r"/figures/.*\.svg": "a figure, SVG",
         r"/figures/.*\.png": "a figure, PNG",
         r"\.sha256": "a digest",
+        r"\.snakemake/sqrtdk/\.?\w+\.yaml": "the configuration that is asked for",
     }
     result = dict(zip(many.values(), many, strict=True))
     for name in files:
@@ -177,12 +177,12 @@ def kinds(files: list[str]) -> dict[str, str]:
     return result
 
 
-def inside() -> Iterator[tuple[str, list[str]]]:
+def inside(only: str) -> Iterator[tuple[str, list[str]]]:
     """Trials inside the writing of each kind of file: what was done, and what was lost."""
     _, expected, files = undisturbed(SMALL)
     plan = [(kind, at, rx) for kind, rx in kinds(files).items() for at in WHOLE_OR_ABSENT]
     plan += [(kind, "opened", pattern) for kind, pattern in OPENED.items()]
-    for kind, moment, pattern in plan:
+    for kind, moment, pattern in (one for one in plan if only in one[0]):
         variables = {
             "PYTHONPATH": FAULTS,
             "FAULT_FILE": pattern,
@@ -204,9 +204,12 @@ def main() -> None:
     parser.add_argument("--signal", choices=("KILL", "TERM", "INT"), default="KILL")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--inside", action="store_true")
+    parser.add_argument("--only", default="", help="a word of the kinds of files")
     options = parser.parse_args()
     number = signal.Signals[f"SIG{options.signal}"]
-    trials = inside() if options.inside else at_random(options.times, number, options.seed)
+    trials = (
+        inside(options.only) if options.inside else at_random(options.times, number, options.seed)
+    )
     n_lost = n_trials = 0
     for what, found in trials:
         n_trials += 1

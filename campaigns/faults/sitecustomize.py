@@ -40,6 +40,18 @@ def opened(open_: Any) -> Any:
     return deadly
 
 
+def created(open_: Any) -> Any:
+    """`os.open` that dies when the file was created."""
+
+    def deadly(file: Any, flags: int, *args: Any, **kwargs: Any) -> Any:
+        result = open_(file, flags, *args, **kwargs)
+        if is_meant(file) and flags & os.O_CREAT:
+            die()
+        return result
+
+    return deadly
+
+
 def half(fsync: Any) -> Any:
     """`fsync` that dies with half of the file on disk."""
 
@@ -67,6 +79,7 @@ def named(replace: Any, *, after: bool) -> Any:
 if MOMENT == "opened":
     # pathlib has it by the one name, everything else by the other.
     io.open = builtins.open = opened(open)
+    os.open = created(os.open)
 elif MOMENT == "half":
     os.fsync = half(os.fsync)
 elif MOMENT in ("before", "after"):
