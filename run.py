@@ -55,8 +55,10 @@ def main(arguments: list[str]) -> None:
         command = ["--no-dev", "snakemake", *arguments]
     os.chdir(ROOT)
     uv = find_uv()
+    # What uv does is of interest the first time, when it takes a minute.
+    quiet = ["--quiet"] if (ROOT / ".venv").exists() else []
     # Replaces this process: Ctrl-C then reaches the run alone, which ends in its own time.
-    os.execve(uv, [uv, "run", "--frozen", *command], environment())
+    os.execve(uv, [uv, "run", "--frozen", *quiet, *command], environment())
 
 
 if __name__ == "__main__":

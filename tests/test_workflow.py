@@ -423,6 +423,7 @@ def test_a_second_run_at_the_same_time_is_refused_and_a_dry_run_is_not(tmp_path:
         (["--config", "hydra=d_k='4"], "balanced quotes"),
         (["--config", "d.k=4"], "must start with a valid identifier"),
         (["--config", "d_k"], "name=value pairs"),
+        (["--cofig", "d_k=4"], "unrecognized arguments: --cofig; did you mean --config?"),
         (["--config", "d_k=#"], "'d_k=#' has a comment for its value"),
         (["--configfile", "missing.yaml"], "No such file or directory: 'missing.yaml'"),
         (["--configfile", "broken.yaml"], "broken.yaml: line 1: expected"),

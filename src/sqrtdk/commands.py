@@ -4,6 +4,7 @@ This module imports nothing heavy, because every shard job reads it.
 """
 
 import argparse
+import difflib
 import json
 import sys
 from collections.abc import Callable
@@ -21,7 +22,15 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """End with what is wrong, without the usage before it."""
-        answer(MistakeError(f"{message}; --help says what there is"))
+        # Of argparse nothing public has the options that there are.
+        known = list(getattr(self, "_option_string_actions", {}))
+        near = [
+            f"; did you mean {option}?"
+            for word in message.split()
+            if word.startswith("--") and message.startswith("unrecognized")
+            for option in difflib.get_close_matches(word, known, n=1)
+        ]
+        answer(MistakeError(f"{message}{''.join(near[:1])}; --help says what there is"))
 
 
 def run(main: Callable[[], None], *names: str) -> None:
