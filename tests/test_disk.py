@@ -3,6 +3,7 @@
 import errno
 import logging
 import os
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -170,6 +171,18 @@ def test_by_hand_a_full_disk_is_one_line(
     with pytest.raises(SystemExit):
         commands.answer(OSError(errno.ENOSPC, "No space left on device", "/x/rows.csv"))
     assert capsys.readouterr().err.startswith("sqrtdk: the disk of /x/rows.csv is full; ")
+
+
+def test_a_standard_output_that_takes_nothing_is_said_once() -> None:
+    reads, writes = os.pipe()
+    os.close(reads)
+    done = subprocess.run(
+        [sys.executable, "-m", "sqrtdk.run", "--help"],
+        stdout=writes, stderr=subprocess.PIPE, text=True, check=False,
+    )  # fmt: skip
+    os.close(writes)
+    assert done.returncode == 2
+    assert done.stderr == "sqrtdk: cannot write to standard output: Broken pipe\n"
 
 
 def print_to_full_disk(*words: str, file: Any = None, **options: Any) -> None:

@@ -1,5 +1,7 @@
 """The lock of a results folder: one run at a time, and no dead one."""
 
+from __future__ import annotations
+
 import errno
 import fcntl
 import os
@@ -9,6 +11,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -92,6 +95,35 @@ def test_without_locks_what_gives_no_sign_of_life_holds_nothing(
     assert path.read_text(encoding="utf-8") == f"{socket.gethostname()} {os.getpid()}\n"
 
 
+class FullDisk:
+    """In place of an open file, one that cannot be written to."""
+
+    def __enter__(self) -> FullDisk:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def write(self, _: str) -> None:
+        """Into the buffer."""
+
+
+@pytest.mark.usefixtures("no_locks")
+def test_without_locks_a_full_disk_leaves_no_lock_of_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / ".lock.held"
+
+    def full(path: Path, mode: str, **_: str) -> FullDisk:
+        path.touch()
+        return FullDisk()
+
+    monkeypatch.setattr(Path, "open", full)
+    with pytest.raises(OSError, match="No space left"):
+        lock._take_by_name(path)
+    assert not path.exists()
+
+
 @pytest.mark.usefixtures("no_locks")
 @pytest.mark.parametrize("holder", ["", "another-machine 1"])
 def test_without_locks_an_ending_run_releases_its_own_lock_only(
@@ -115,6 +147,15 @@ def test_without_locks_a_run_gives_signs_of_life_for_as_long_as_the_lock_is_its_
     lock.take(tmp_path)
     path = tmp_path / ".lock.held"
     (beat,) = set(threading.enumerate()) - others
+    failing = iter([OSError(errno.ESTALE, "for once")])
+    alive = lock._is_mine
+
+    def for_once(*arguments: Any) -> bool:
+        for error in failing:
+            raise error
+        return alive(*arguments)
+
+    monkeypatch.setattr(lock, "_is_mine", for_once)
     os.utime(path, (0, 0))
     while path.stat().st_mtime == 0:
         time.sleep(0.01)

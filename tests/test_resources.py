@@ -53,6 +53,13 @@ def test_the_older_layout_has_a_tree_for_memory(groups: Path) -> None:
     assert resources.free_memory() == 3 * GIB
 
 
+def test_what_a_machine_does_not_show_limits_nothing(groups: Path) -> None:
+    (groups / "own").write_text("0::/job\n")
+    (groups / "job").mkdir()
+    (groups / "job/memory.max").write_text(f"{GIB}\n")
+    assert resources.free_memory() == 1000 * GIB
+
+
 def test_in_a_container_the_names_may_begin_outside_of_it(groups: Path) -> None:
     (groups / "own").write_text("0::/docker/1234\n")
     group(groups, resources.V2, 2 * GIB, GIB, 0)

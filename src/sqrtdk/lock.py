@@ -62,9 +62,11 @@ def take(folder: Path) -> TextIO | None:
 def _take_by_name(path: Path) -> None:
     """Lock by a file that only one process can create, and that it keeps touching."""
     mine = f"{socket.gethostname()} {os.getpid()}"
+    created = False
     while True:
         try:
             with path.open("x", encoding="utf-8") as file:
+                created = True
                 file.write(f"{mine}\n")
         except FileExistsError:
             try:
@@ -84,6 +86,11 @@ def _take_by_name(path: Path) -> None:
                 os.rename(stale, path)
                 continue
             stale.unlink()
+        except OSError:
+            if created:
+                # On a full disk nobody's name would be in it.
+                path.unlink(missing_ok=True)
+            raise
         else:
             threading.Thread(target=_beat, args=(path, mine), daemon=True).start()
             atexit.register(_release, path, mine)
@@ -92,10 +99,13 @@ def _take_by_name(path: Path) -> None:
 
 def _beat(path: Path, mine: str) -> None:
     """Touch the file for as long as this process lives and the file is its own."""
-    with contextlib.suppress(OSError):
-        while _is_mine(path, mine):
+    while True:
+        # A network file system may fail once and not the next time.
+        with contextlib.suppress(OSError):
+            if not _is_mine(path, mine):
+                return
             os.utime(path)
-            time.sleep(BEAT)
+        time.sleep(BEAT)
 
 
 def _release(path: Path, mine: str) -> None:

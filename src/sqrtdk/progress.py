@@ -109,8 +109,12 @@ class LogHandler(LogHandlerBase):
             if record.levelno >= logging.WARNING:
                 end_if_hopeless(record)
             self.follow(record)
+        except OSError:
+            # Nobody listens any more, and this thread has to go on watching.
+            pass
         except Exception:
-            traceback.print_exc()
+            with contextlib.suppress(OSError):
+                traceback.print_exc()
 
     def follow(self, record: logging.LogRecord) -> None:
         """Count jobs, and print what is worth a line."""
@@ -159,8 +163,8 @@ class LogHandler(LogHandlerBase):
     def failures(self) -> str:
         """The list that ends a run in which jobs failed."""
         head = (
-            f"sqrtdk: {len(self.failed)} failed, as listed here; what does not depend on them is "
-            "finished and kept"
+            f"sqrtdk: {len(self.failed)} failed, as listed here; shards and files that do not "
+            "depend on them are finished and kept"
         )
         return "\n    ".join([head, *shortened(self.failed)])
 

@@ -1,5 +1,6 @@
 """Memory that this machine has to give, also where a container or a batch system allows less."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,9 +25,7 @@ def free_memory() -> int:
 
 def _left_in_groups() -> Iterator[int]:
     """Bytes that are left below each limit that holds for this process."""
-    if not OWN.exists():
-        return
-    for line in OWN.read_text().splitlines():
+    for line in _text(OWN).splitlines():
         _, controllers, group = line.split(":", 2)
         if controllers == "":
             root, names = GROUPS, V2
@@ -37,12 +36,20 @@ def _left_in_groups() -> Iterator[int]:
         folder = root / group.lstrip("/")
         # A limit holds for all groups below; in a container the names may begin outside of it.
         for level in (folder, *folder.parents):
-            if level.is_relative_to(root) and (level / names[0]).is_file():
+            if level.is_relative_to(root):
                 yield from _left(level, *names)
 
 
 def _left(folder: Path, limit: str, usage: str, cached: str) -> Iterator[int]:
-    most = (folder / limit).read_text().strip()
-    if most.isdecimal():
-        stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
-        yield int(most) - int((folder / usage).read_text()) + int(stat.get(cached, 0))
+    most, used = _text(folder / limit).strip(), _text(folder / usage).strip()
+    if most.isdecimal() and used.isdecimal():
+        of_cached = re.search(rf"^{cached} (\d+)$", _text(folder / "memory.stat"), re.MULTILINE)
+        yield int(most) - int(used) + (int(of_cached[1]) if of_cached else 0)
+
+
+def _text(path: Path) -> str:
+    # What a machine does not show does not limit anything that is known.
+    try:
+        return path.read_text()
+    except OSError:
+        return ""

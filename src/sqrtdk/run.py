@@ -66,6 +66,8 @@ def say(text: str, *, end: str = "\n") -> None:
     try:
         print(text, end=end, flush=True)
     except OSError as error:
+        # Python would try once more at its end, and say so in lines of its own.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         raise OSError(f"cannot write to standard output: {error.strerror}") from None
 
 

@@ -140,7 +140,7 @@ def read_slab(path: Path) -> Row | None:
         first = file.readline()
     try:
         slab = json.loads(first.removeprefix("# "))
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return slab if isinstance(slab, dict) else None
 
@@ -201,7 +201,7 @@ def read_record(path: Path) -> dict[str, Any]:
     """A JSON file. Raises TableError for what is none."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise TableError(f"{path} cannot be read as JSON: {error}") from None
     if not isinstance(found, dict):
         raise TableError(f"{path} is not the record of a run; delete it")

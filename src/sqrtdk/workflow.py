@@ -61,8 +61,8 @@ class Workflow:
         interrupts.install()
         # Not a parameter of a rule: a new command line alone makes no result stale.
         os.environ["SQRTDK_COMMAND"] = shlex.join(["snakemake", *arguments])
-        recovery.keep_finished(SHARDS)
         try:
+            recovery.keep_finished(SHARDS)
             self.run = compose(values, files, arguments)
             self.plans = {
                 name: runs.plan_of(self.run, name, SHARDS / name) for name in self.run.settings
@@ -71,19 +71,19 @@ class Workflow:
                 name: exact.specs(point for _, point in curves.points(name, settings))
                 for name, settings in self.run.settings.items()
             }
+            self.name = self.run.name
+            self.folder = RESULTS / self.name
+            self._changed = self._check_what_is_there(files)
         except config.ConfigError as error:
             # Not WorkflowError: Snakemake would add lines about its own files to it.
             sys.exit(f"sqrtdk: {error}")
         except OSError as error:
             # A shard that cannot be read.
             sys.exit(disk.fault(str(error)) or f"sqrtdk: {error}")
-        self.name = self.run.name
-        self.folder = RESULTS / self.name
         self.experiments = list(self.run.settings)
         self._lock: TextIO | None = None
         # Once: what the run's own jobs take while it goes on is not to count again.
         self._free = max(1, resources.free_memory())
-        self._changed = self._check_what_is_there(files)
         self._expect()
 
     def _check_what_is_there(self, files: Sequence[Path]) -> list[Path]:
@@ -237,7 +237,7 @@ class Workflow:
         link = lock.links_out(RESULTS, [SHARDS, self.folder, RESULTS / "benchmarks"])
         if link is not None:
             raise WorkflowError(f"sqrtdk: {link} leads out of {RESULTS}/; nothing is written there")
-        recovery.sweep([STATE, SHARDS, self.folder])
+        recovery.sweep([SHARDS, self.folder])
         if self._changed:
             # Nothing is to be drawn from it, and it may be somebody's work.
             raise WorkflowError(self._refusal())
