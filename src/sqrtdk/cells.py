@@ -75,8 +75,10 @@ def check_slab(slab: Row, keys: Sequence[Key]) -> None:
     """
     seeds: Any = slab.get("seeds")
     if not (_are(seeds, (int,)) and len(seeds) == 2 and 0 <= seeds[0] < seeds[1]):
-        allowed = "the first seed and the one after the last, [0, 20]"
-        raise commands.MistakeError(f"seeds: {seeds!r} is not allowed; allowed: {allowed}")
+        raise commands.MistakeError(
+            f"seeds: {seeds!r} is not allowed; "
+            "allowed: the first seed and the one after the last, [0, 20]"
+        )
     for key in keys:
         value = slab.get(key.name)
         values = value if isinstance(value, list) else [value]

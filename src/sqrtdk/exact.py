@@ -71,7 +71,7 @@ def curve(sizes: list[int]) -> list[float]:
 def specs(found: Iterable[Point]) -> dict[str, dict[str, Any]]:
     """The shards that hold some points, by file name: all of one n_k, up to a size."""
     result = {}
-    code = sources.digest("sqrtdk.exact")
+    code = sources.measured_digest("sqrtdk.exact")
     for n_k, group in itertools.groupby(sorted(set(found)), key=lambda point: point.n_k):
         some = list(group)
         for start in range(0, len(some), POINTS):
@@ -80,6 +80,11 @@ def specs(found: Iterable[Point]) -> dict[str, dict[str, Any]]:
             name = f"nk{n_k}-dk{block[0].d_k:.0f}-{block[-1].d_k:.0f}"
             result[f"{name}-{tables.address(spec, COLUMNS)}.csv"] = spec
     return result
+
+
+def rows(points: Iterable[Point]) -> list[tables.Row]:
+    """Compute the expectations at some points."""
+    return [point._asdict() | theory.expectations(*point)._asdict() for point in points]
 
 
 def main() -> None:
@@ -93,8 +98,7 @@ def main() -> None:
         raise commands.MistakeError(
             'points: allowed: {"points": [[n_k, d_k, scale], ...]}, all above 0'
         )
-    rows = [point._asdict() | theory.expectations(*point)._asdict() for point in found]
-    tables.write_sealed(Path(sys.argv[2]), spec, rows, COLUMNS)
+    tables.write_sealed(Path(sys.argv[2]), spec, rows(found), COLUMNS)
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ def plan_of(run: config.Run, experiment: str, folder: Path) -> shards.Plan:
         module.COLUMNS,
         shard_seeds=run.shard_seeds,
         within=module.WITHIN,
-        code=sources.digest(f"sqrtdk.experiments.{experiment}"),
+        code=sources.measured_digest(f"sqrtdk.experiments.{experiment}"),
     )
 
 

@@ -298,8 +298,25 @@ def _typed(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield key, value
 
 
-def code(module: str) -> list[str]:
-    """The source files that a rule running `python -m module` depends on."""
+def code(module: str) -> str:
+    """Return a file that changes exactly if the code behind `python -m module` does.
+
+    Rules list it as an input in place of the source files, so that an edited docstring, comment or
+    error message runs nothing again.
+    """
+    path, text = STATE / "code" / module, f"{sources.digest(module)}\n"
+    known = path.read_text(encoding="utf-8") if path.is_file() else None
+    if known != text:
+        tables.write_atomically(path, text)
+    if known is None:
+        # Nothing is known about results that are older than the sources themselves.
+        newest = max(source.stat().st_mtime_ns for source in sources.closure(module))
+        os.utime(path, ns=(newest, newest))
+    return str(path)
+
+
+def prose(module: str) -> list[str]:
+    """Return the source files behind `python -m module`, for rules that print their docstrings."""
     return [os.path.relpath(path) for path in sources.closure(module)]
 
 
@@ -321,7 +338,7 @@ def benchmarks(part: str) -> list[str]:
     timed = ["sqrtdk.experiments.scaling", "sqrtdk.provenance"]
     if part in ("starts", "whole"):
         timed += ["sqrtdk.workflow", "sqrtdk.report.__main__", "sqrtdk.figures.scaling"]
-    return [*own, *dict.fromkeys(path for module in timed for path in code(module))]
+    return [*own, *map(code, timed)]
 
 
 def pages() -> list[str]:

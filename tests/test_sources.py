@@ -1,0 +1,89 @@
+"""What a digest of code is made of."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from sqrtdk import sources
+from sqrtdk.experiments.registry import EXPERIMENTS
+
+PLAIN = """
+from dataclasses import dataclass
+LIMIT = 3
+@dataclass
+class Law:
+    name: str
+    size: int = 1
+def main(x, *, tail=None):
+    if x > LIMIT:
+        raise ValueError(f"{x!r:>{LIMIT}} is above " f"{LIMIT}")
+    y = f"a" "b" f"{x:.2f}"
+    return (x ** -0.5, y)
+COLUMN = Column("x", "Meaning.", read=int)
+if __name__ == "__main__":
+    main(1)
+"""
+
+EXPLAINED = PLAIN.replace("LIMIT = 3", 'LIMIT: int = 3  # why\n"""What it is."""').replace(
+    "def main(x, *, tail=None):",
+    'def main(x: float, *, tail: str | None = None) -> tuple[float, str]:\n    """Say it."""',
+)
+
+
+def digest(folder: Path, text: str, *, measured: bool = False) -> str:
+    path = folder / f"{abs(hash(text))}.py"
+    path.write_text(text, encoding="utf-8")
+    return sources._digest([sources._code(path, measured=measured)])
+
+
+@pytest.mark.parametrize("measured", [False, True])
+def test_docstrings_comments_hints_and_messages_are_left_out(
+    tmp_path: Path, measured: bool
+) -> None:
+    plain = digest(tmp_path, PLAIN, measured=measured)
+    assert digest(tmp_path, EXPLAINED, measured=measured) == plain
+    assert digest(tmp_path, PLAIN.replace("is above", "exceeds"), measured=measured) == plain
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("LIMIT = 3", "LIMIT = 4"),
+        ("LIMIT = 3", "LIMIT = 3.0"),
+        ("name: str", "name: int"),
+        ("size: int = 1", "size: int = 2"),
+        ("@dataclass", "@dataclass(frozen=True)"),
+        ("read=int", "read=str"),
+        ('"x", "Meaning."', '"y", "Meaning."'),
+    ],
+)
+@pytest.mark.parametrize("measured", [False, True])
+def test_any_other_change_is_noticed(tmp_path: Path, old: str, new: str, measured: bool) -> None:
+    before, after = (
+        digest(tmp_path, x, measured=measured) for x in (PLAIN, PLAIN.replace(old, new))
+    )
+    assert before != after
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("-0.5", "-0.25"), ("main(1)", "main(2)"), ("Meaning.", "Other meaning.")]
+)
+def test_what_only_writes_or_explains_is_no_part_of_what_is_measured(
+    tmp_path: Path, old: str, new: str
+) -> None:
+    other = PLAIN.replace(old, new)
+    assert digest(tmp_path, other, measured=True) == digest(tmp_path, PLAIN, measured=True)
+    assert digest(tmp_path, other) != digest(tmp_path, PLAIN)
+
+
+def test_a_digest_is_the_same_on_every_python_version() -> None:
+    # From Python 3.11.7, 3.12.1 and 3.13.0, whose `ast.dump` of this text differ.
+    assert sources._digest([sources.serialize(ast.parse(PLAIN))]) == "145e277c22a9"
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_the_modules_that_word_errors_are_imported_and_in_no_digest(experiment: str) -> None:
+    module = f"sqrtdk.experiments.{experiment}"
+    left_out = set(sources.closure(module)) - set(sources._computing(module))
+    assert {path.stem for path in left_out} == {"commands", "disk"}
