@@ -54,7 +54,7 @@ def plainly(q, k, v, g, rule, mask=None, dead_below=0.0):
     found = {
         **metrics.row_metrics(forward.logits)._asdict(),
         "logit_std": metrics.logit_std(forward.logits),
-        "dead_entries": metrics.dead_entries(backward.logits, below=dead_below),
+        "dead_entries": metrics.dead_entries(backward.logits, mask, below=dead_below),
     }
     return found | {f"grad_{x}": metrics.row_norms(getattr(backward, x)) for x in backward._fields}
 

@@ -15,7 +15,7 @@ this gives a warning. docs/library.md lists every case.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,8 +54,9 @@ def scores(q: Floats, k: Floats) -> Floats:
 def causal_mask(n_q: int, n_k: int) -> Mask:
     """Return which keys a query may see so that none lies in its future, [n_q, n_k].
 
-    True is visible. Both sequences end together: the last query sees all keys. With more queries than keys, the
-    first n_q - n_k queries therefore see none (PyTorch's `is_causal` aligns the beginnings).
+    True is visible. Both sequences end together: the last query sees all keys. With more queries
+    than keys, the first n_q - n_k queries therefore see none (PyTorch's `is_causal` aligns the
+    beginnings).
 
     >>> causal_mask(2, 3).astype(int)
     array([[1, 1, 0],
@@ -211,9 +212,8 @@ def as_rule(scale: float | ScaleRule) -> ScaleRule:
     Raises TypeError for anything else, such as None, and ValueError for NaN and infinities.
     """
     # A class has the methods of its rules, too.
-    if isinstance(scale, ScaleRule) and not isinstance(scale, type):
-        return scale
-    return Factor(scale)
+    is_rule = isinstance(scale, ScaleRule) and not isinstance(scale, type)
+    return cast(ScaleRule, scale) if is_rule else Factor(cast(float, scale))
 
 
 class AttentionResult(NamedTuple):

@@ -206,20 +206,20 @@ class KeyNormSum:
 
 
 def qk_norm(d_k: float, n_k: int, *, scale: float) -> ScaleRule:
-    """Return `QKNorm` with a given scale, the largest logit that there can be."""
+    """`QKNorm` with a given scale, the largest logit that there can be."""
     return QKNorm(_above_0("scale", scale))
 
 
 def soft_cap(
     d_k: float, n_k: int, *, cap: float | None, exponent: float = 0.5
 ) -> float | ScaleRule:
-    """Return `SoftCap` of the factor d_k^-exponent; without a cap (None) just that factor."""
+    """`SoftCap` of the factor d_k^-exponent; without a cap (None) just that factor."""
     factor = power(d_k, n_k, exponent=exponent)
     return factor if cap is None else SoftCap(_above_0("factor", factor), _above_0("cap", cap))
 
 
 def key_norm_sum(d_k: float, n_k: int) -> ScaleRule:
-    """Return `KeyNormSum`; logits of unrelated vectors have standard deviation about 1/n_k."""
+    """`KeyNormSum`; logits of unrelated vectors have standard deviation about 1/n_k."""
     return KeyNormSum()
 
 
