@@ -56,12 +56,15 @@ def causal_mask(n_q: int, n_k: int) -> Mask:
 
     True is visible. Both sequences end together: the last query sees all keys. With more queries
     than keys, the first n_q - n_k queries therefore see none (PyTorch's `is_causal` aligns the
-    beginnings).
+    beginnings). Raises ValueError for a negative length.
 
     >>> causal_mask(2, 3).astype(int)
     array([[1, 1, 0],
            [1, 1, 1]])
     """
+    for name, length in (("n_q", n_q), ("n_k", n_k)):
+        if length < 0:
+            raise ValueError(f"{name} is {length}; allowed: whole numbers from 0")
     return np.tri(n_q, n_k, n_k - n_q, dtype=np.bool_)
 
 

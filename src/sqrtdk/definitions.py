@@ -43,7 +43,7 @@ def measure_cell(
     """
     rows, found = [], []
     d_k, d_v = np.zeros_like(k), np.zeros_like(v)
-    variance = np.zeros((), np.result_type(q.dtype, np.float64))
+    spread: list[Floats] = []
     n_spread = n_pairs = 0
     dead = 0.0
     for start in range(0, max(len(q), 1), block):
@@ -58,8 +58,7 @@ def measure_cell(
         visible = forward.logits != -np.inf
         counted = int(np.count_nonzero(np.count_nonzero(visible, axis=-1) > 1))
         if counted:
-            std = metrics.logit_std(forward.logits).astype(variance.dtype)
-            variance += std * std * counted
+            spread.append(metrics.logit_std(forward.logits) * np.sqrt(q.dtype.type(counted)))
             n_spread += counted
         pairs = int(np.count_nonzero(visible))
         if pairs:
@@ -70,7 +69,8 @@ def measure_cell(
     of_keys = [metrics.row_norms(d_k), metrics.row_norms(d_v)]
     return Cell(
         scale=rule.mean_factor(q, k, mask),
-        logit_std=np.sqrt(variance / n_spread) if n_spread else np.asarray(np.nan),
+        logit_std=metrics.row_norms(np.array([*spread, 0.0], q.dtype))
+        / (q.dtype.type(n_spread) if n_spread else np.nan) ** 0.5,
         rows=RowMetrics(*(np.concatenate(parts) for parts in zip(*rows, strict=True))),
         norms=dict(zip(("logits", "scores", "q", "k", "v"), by_query + of_keys, strict=True)),
         dead_entries=dead / n_pairs if n_pairs else math.nan,

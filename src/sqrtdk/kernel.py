@@ -467,7 +467,10 @@ class _Arm:
         # Nothing to average is NaN.
         std = np.sqrt(np.where(self.counted > 0, self.variance, np.nan) / self.counted)
         scale = self.scale / self.seen
-        self.sound &= np.isfinite(self.variance) & (self.seen > 0)
+        # Where squares over- or underflow, the definition does not take them.
+        limits = np.finfo(dtype)
+        safe = (self.variance >= limits.tiny / limits.eps * self.counted) & (self.variance < np.inf)
+        self.sound &= (safe | (self.counted == 0)) & (self.seen > 0)
         return Measured(
             scale=np.full_like(scale, self.factor) if self.factor is not None else scale,
             logit_std=std.astype(dtype),

@@ -99,8 +99,8 @@ def logit_std(logits: Floats, mask: Mask | None = None) -> Floats:
     The square root of the mean, over queries, of the unbiased variance across the visible keys.
     A common shift of a row, which softmax ignores, does not count. For q, k ~ N(0, I) its mean
     square is exactly scale² d_k. Queries that see fewer than two keys are left out; NaN if all
-    do, or if one of the others sees a logit of NaN or +inf. Raises what `attention.mask_logits`
-    raises.
+    do, or if one of the others sees a logit of NaN or +inf. Right at any magnitude. Raises what
+    `attention.mask_logits` raises.
 
     >>> logit_std(np.array([[7.0, 8.0, 9.0], [-4.0, -3.0, -2.0]]))
     np.float64(1.0)
@@ -109,17 +109,21 @@ def logit_std(logits: Floats, mask: Mask | None = None) -> Floats:
     check_shapes(logits=(logits, "... n_q n_k"))
     visible = logits != -np.inf
     n_visible = np.count_nonzero(visible, axis=-1).astype(logits.dtype)
+    # In units of a power of two, which is exact, no square over- or underflows.
+    finite = np.where(np.isfinite(logits), logits, 0.0)
+    unit = np.frexp(np.max(np.abs(finite), axis=(-2, -1), keepdims=True, initial=0.0))[1]
+    logits = np.ldexp(logits, -unit)
     # Shifting first keeps the digits of small differences between large logits.
     t = np.where(visible, shift_by_row_max(logits), 0.0)
-    # The square of a spread beyond the root of the largest number is inf.
-    with np.errstate(over="ignore", invalid="ignore"):
-        mean = np.sum(t, axis=-1) / np.maximum(n_visible, 1.0)
-        deviation = np.where(visible, t - mean[..., np.newaxis], 0.0)
-        variance = np.sum(deviation * deviation, axis=-1) / np.maximum(n_visible - 1.0, 1.0)
+    mean = np.sum(t, axis=-1) / np.maximum(n_visible, 1.0)
+    deviation = np.where(visible, t - mean[..., np.newaxis], 0.0)
+    variance = np.sum(deviation * deviation, axis=-1) / np.maximum(n_visible - 1.0, 1.0)
     counted = n_visible > 1.0
     n_counted = np.count_nonzero(counted, axis=-1).astype(logits.dtype)
     total = np.where(n_counted > 0.0, np.sum(variance, axis=-1, where=counted), np.nan)
     std: Floats = np.sqrt(total / np.maximum(n_counted, 1.0))
+    with np.errstate(over="ignore"):
+        std = np.ldexp(std, unit[..., 0, 0])
     return std
 
 

@@ -81,6 +81,10 @@ def integer_sqrt(d_k: float, n_k: int) -> float:
     return 1.0 / math.isqrt(math.floor(d_k))
 
 
+quiet = np.errstate(over="ignore", invalid="ignore", divide="ignore")
+"""What is not finite is in the result, and a hidden pair is nothing to warn of."""
+
+
 @dataclass(frozen=True)
 class QKNorm:
     """Cosine similarity of q and k times `scale` (Henry et al. 2020, whose scale is learned).
@@ -96,11 +100,13 @@ class QKNorm:
     def __post_init__(self) -> None:
         object.__setattr__(self, "scale", check_number("scale", self.scale))
 
+    @quiet
     def logits(self, scores: Floats, q: Floats, k: Floats, mask: Mask | None = None) -> Floats:
         """Return `scale` * q·k / (|q| |k|)."""
         of_q, of_k = self._norms(q, k)
         return self.scale * (scores / of_q / of_k)
 
+    @quiet
     def backward(
         self, d_logits: Floats, scores: Floats, q: Floats, k: Floats, mask: Mask | None = None
     ) -> ScaleGradients:
@@ -119,6 +125,7 @@ class QKNorm:
             scores=_visible(self.scale * (d_logits / of_q / of_k), mask), q=of_query, k=of_key
         )
 
+    @quiet
     def mean_factor(self, q: Floats, k: Floats, mask: Mask | None = None) -> float:
         """Return the mean over pairs of `scale` / (|q| |k|)."""
         of_q, of_k = self._norms(q, k)
@@ -149,11 +156,13 @@ class SoftCap:
         if self.cap == 0:
             raise ValueError("cap is 0.0; allowed: finite numbers other than 0")
 
+    @quiet
     def logits(self, scores: Floats, q: Floats, k: Floats, mask: Mask | None = None) -> Floats:
         """Return the capped logits; the mask comes after, or a hidden key would have logit -cap."""
         capped: Floats = self.cap * np.tanh(scores * self.factor / self.cap)
         return capped
 
+    @quiet
     def backward(
         self, d_logits: Floats, scores: Floats, q: Floats, k: Floats, mask: Mask | None = None
     ) -> ScaleGradients:
@@ -162,6 +171,7 @@ class SoftCap:
         e = np.exp(-2.0 * np.abs(scores * self.factor / self.cap))
         return ScaleGradients(_visible(d_logits * (self.factor * 4.0 * e / (1.0 + e) ** 2), mask))
 
+    @quiet
     def mean_factor(self, q: Floats, k: Floats, mask: Mask | None = None) -> float:
         """Return the factor before the cap, which is the slope at score 0."""
         return self.factor
@@ -175,10 +185,12 @@ class KeyNormSum:
     no gradient through its norm, which has a kink there.
     """
 
+    @quiet
     def logits(self, scores: Floats, q: Floats, k: Floats, mask: Mask | None = None) -> Floats:
         """Return q·k_j / Σ|k|."""
         return scores / self._sum(k, mask)
 
+    @quiet
     def backward(
         self, d_logits: Floats, scores: Floats, q: Floats, k: Floats, mask: Mask | None = None
     ) -> ScaleGradients:
@@ -193,6 +205,7 @@ class KeyNormSum:
             of_key = np.where(seen[..., np.newaxis], of_key, 0.0)
         return ScaleGradients(_visible(d_logits / total, mask), k=of_key)
 
+    @quiet
     def mean_factor(self, q: Floats, k: Floats, mask: Mask | None = None) -> float:
         """Return the mean over pairs of 1 / Σ|k|; without a mask one number for all of one head."""
         return _mean(1.0 / self._sum(k, mask), mask)
@@ -240,8 +253,11 @@ parameters by keyword, and raises ValueError for a parameter out of range."""
 def rule(entry: dict[str, Any], *, d_k: float, n_k: int) -> ScaleRule:
     """Return the rule of one entry of `scale_rules`, such as `{"rule": "power", "exponent": 0.5}`.
 
-    Raises ValueError or ArithmeticError for a parameter out of range at these sizes.
+    Raises ValueError or ArithmeticError for a size or a parameter out of range.
     """
+    for name, size in (("d_k", d_k), ("n_k", n_k)):
+        if not (size >= 1 and math.isfinite(size)):
+            raise ValueError(f"{name} is {size}; allowed: finite numbers from 1")
     parameters = {name: value for name, value in entry.items() if name != "rule"}
     return as_rule(RULES[entry["rule"]](d_k, n_k, **parameters))
 
