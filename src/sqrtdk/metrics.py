@@ -121,9 +121,8 @@ def logit_std(logits: Floats, mask: Mask | None = None) -> Floats:
     counted = n_visible > 1.0
     n_counted = np.count_nonzero(counted, axis=-1).astype(logits.dtype)
     total = np.where(n_counted > 0.0, np.sum(variance, axis=-1, where=counted), np.nan)
-    std: Floats = np.sqrt(total / np.maximum(n_counted, 1.0))
     with np.errstate(over="ignore"):
-        std = np.ldexp(std, unit[..., 0, 0])
+        std: Floats = np.ldexp(np.sqrt(total / np.maximum(n_counted, 1.0)), unit[..., 0, 0])
     return std
 
 
