@@ -132,14 +132,21 @@ def sum_over_visible(x: Floats, y: Floats, visible: Mask) -> Floats:
     `visible` [..., n, m] says which; x is 0 at the other pairs. A plain product is the same unless
     y holds NaN or infinities, which 0 does not remove.
     """
-    endless = ~np.all(np.isfinite(y), axis=-1)
+    endless = ~np.isfinite(y)
     if not endless.any():
         return x @ y
-    total = x @ np.where(endless[..., np.newaxis], 0.0, y)
-    for j in np.flatnonzero(np.any(endless, axis=tuple(range(endless.ndim - 1)))):
-        seen = visible[..., :, j, np.newaxis] & endless[..., np.newaxis, j, np.newaxis]
-        term = x[..., :, j, np.newaxis] * y[..., np.newaxis, j, :]
-        total = total + np.where(seen, term, 0.0)
+
+    def meet(pairs: Mask, entries: Mask) -> Mask:
+        """Whether there is a j with both, [..., n, d]."""
+        return pairs.astype(x.dtype) @ entries.astype(x.dtype) > 0.0
+
+    up, down = y == np.inf, y == -np.inf
+    rises = meet(x > 0.0, up) | meet(x < 0.0, down)
+    falls = meet(x > 0.0, down) | meet(x < 0.0, up)
+    undefined = meet(visible, np.isnan(y)) | meet(visible & (x == 0.0), up | down)
+    total = x @ np.where(endless, 0.0, y)
+    for where, value in ((rises, np.inf), (falls, -np.inf), (undefined, np.nan)):
+        total = np.where(where, total + value, total)
     return total
 
 
