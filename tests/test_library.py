@@ -564,8 +564,7 @@ def test_logits_from_the_lowest_to_the_largest_number_have_weights():
     assert_array_equal(core.softmax(np.array([[-largest, largest, 0.0]])), [[0, 1, 0]])
     far = measure(np.array([[1.0]]), np.array([[-largest], [largest]]), np.eye(2), np.ones((1, 2)))
     assert (far.rows.max_weight, far.rows.entropy_nats) == (1, 0)
-    # The deviation of two numbers is their distance over √2: here it is beyond all numbers, and
-    # of half of them not.
+    # The deviation of two numbers is their distance over √2: here it is beyond all numbers.
     assert far.logit_std == metrics.logit_std(np.array([[-largest, largest]])) == np.inf
 
 
@@ -578,6 +577,12 @@ def test_the_logit_std_is_right_at_any_magnitude_by_both_ways(size):
     assert metrics.logit_std(logits) == pytest.approx(expected, **near)
     by_kernel = measure(logits, np.eye(3), np.ones((3, 1)), np.ones((2, 1)))
     assert by_kernel.logit_std == pytest.approx(expected, **near)
+    # A row that sees one key alone, or the same logit at all, takes no digits from the others.
+    both = np.concatenate([logits, np.full((2, 3), 1e300)])
+    mask = np.array([[True] * 3] * 3 + [[True, False, False]])
+    assert metrics.logit_std(both, mask) == pytest.approx(expected * (2 / 3) ** 0.5, **near)
+    by_kernel = measure(both, np.eye(3), np.ones((3, 1)), np.ones((4, 1)), mask=mask)
+    assert by_kernel.logit_std == pytest.approx(expected * (2 / 3) ** 0.5, **near)
 
 
 def test_norms_that_are_not_finite_leave_the_others_their_quantiles():

@@ -7,12 +7,13 @@ lists what is allowed.
 
 import math
 import numbers
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-COMPUTED_IN = {
+COMPUTED_IN: dict[str, type[np.floating[Any]]] = {
     "float16": np.float32,
     "bfloat16": np.float32,
     "float32": np.float32,
@@ -37,9 +38,9 @@ def as_floats(**arrays: ArrayLike) -> list[NDArray[np.floating[Any]]]:
     >>> as_floats(q=np.ones(2, np.float16), k=np.ones(2, np.float64))[0].dtype
     dtype('float64')
     """
-    found = {name: _as_array(name, array) for name, array in arrays.items()}
-    dtype = np.result_type(*(COMPUTED_IN[array.dtype.name] for array in found.values()))
-    return [array.astype(dtype, copy=False) for array in found.values()]
+    found = [_as_array(name, array) for name, array in arrays.items()]
+    dtype = np.result_type(*{_computed_in(array.dtype) for array in found})
+    return [array.astype(dtype, copy=False) for array in found]
 
 
 def as_float(name: str, array: ArrayLike) -> NDArray[np.floating[Any]]:
@@ -53,9 +54,15 @@ def _as_array(name: str, array: ArrayLike) -> NDArray[Any]:
             f"{name} is a masked array; allowed: its data, and a boolean mask as an argument"
         )
     found = np.asarray(array)
-    if found.dtype.name not in COMPUTED_IN:
+    if _computed_in(found.dtype) is None:
         raise TypeError(f"{name} has the type {found.dtype}; allowed: {ALLOWED}")
     return found
+
+
+@cache
+def _computed_in(dtype: np.dtype[Any]) -> type[np.floating[Any]] | None:
+    # Kept, because NumPy makes the name anew each time it is asked for.
+    return COMPUTED_IN.get(dtype.name)
 
 
 def check_shapes(**arrays: tuple[NDArray[Any], str]) -> None:
@@ -70,9 +77,9 @@ def check_shapes(**arrays: tuple[NDArray[Any], str]) -> None:
     """
     known: dict[str, tuple[str, int]] = {}
     for name, (array, spec) in arrays.items():
-        axes = spec.removeprefix("... ").split()
+        axes, more = _axes(spec)
         leading = array.ndim - len(axes)
-        if leading < 0 or (leading > 0 and not spec.startswith("... ")):
+        if leading < 0 or (leading > 0 and not more):
             raise ValueError(f"{name} {array.shape} must have the axes [{', '.join(spec.split())}]")
         for axis, length in zip(axes, array.shape[leading:], strict=True):
             other, expected = known.setdefault(axis, (name, length))
@@ -81,10 +88,11 @@ def check_shapes(**arrays: tuple[NDArray[Any], str]) -> None:
                     f"{other} {arrays[other][0].shape} and {name} {array.shape} "
                     f"differ in {axis}: {expected} and {length}"
                 )
+    if len(arrays) == 1:
+        return
     broadcast = {
-        name: array.shape[: 1 + array.ndim - len(spec.split())]
+        name: array.shape[: array.ndim - len(_axes(spec)[0])]
         for name, (array, spec) in arrays.items()
-        if spec.startswith("... ")
     }
     for name, shape in broadcast.items():
         for other, before in broadcast.items():
@@ -94,6 +102,12 @@ def check_shapes(**arrays: tuple[NDArray[Any], str]) -> None:
                     f"in the axes before the last ones: {shape} and {before}, which do not "
                     "broadcast"
                 )
+
+
+@cache
+def _axes(spec: str) -> tuple[tuple[str, ...], bool]:
+    """Return the names in a specification of axes, and whether there may be others before them."""
+    return tuple(spec.removeprefix("... ").split()), spec.startswith("... ")
 
 
 def _broadcast(one: tuple[int, ...], other: tuple[int, ...]) -> bool:

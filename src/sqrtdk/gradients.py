@@ -41,14 +41,18 @@ def softmax_backward(weights: Floats, d_weights: Floats, mask: Mask | None = Non
         raise ValueError(f"weights {weights.shape} and d_weights {d_weights.shape} differ in shape")
     if weights.shape[-1] == 0:
         return np.zeros_like(weights)
-    visible = weights != 0.0 if mask is None else check_mask(mask, weights.shape)
+    visible = None if mask is None else check_mask(mask, weights.shape)
     # Rows of p sum to 1, so a common shift of d_p changes nothing. Taking it from the largest
     # weight makes <p, d_p> a sum over the others: a row with p near 1 keeps all its digits.
     top = np.argmax(weights, axis=-1, keepdims=True)
     with np.errstate(over="ignore", invalid="ignore"):
         shifted = d_weights - np.take_along_axis(d_weights, top, axis=-1)
-        shifted = np.where(visible, shifted, 0.0)
         mean: Floats = np.sum(weights * shifted, axis=-1, keepdims=True)
+        if visible is None and np.isfinite(mean).all():
+            return weights * (shifted - mean)
+        visible = weights != 0.0 if visible is None else visible
+        shifted = np.where(visible, shifted, 0.0)
+        mean = np.sum(weights * shifted, axis=-1, keepdims=True)
         return np.where(visible, weights * (shifted - mean), 0.0)
 
 

@@ -272,14 +272,14 @@ class _Shift(NamedTuple):
     """Logits up to a factor and dL/d weights, [cells, rows, n_k], as the softmax sees them.
 
     `logits` minus the row's maximum, 0 where hidden; `d_weights` minus its value at the maximum;
-    `top` [cells, rows] is where that is, counted from the beginning of the strip, and `peak` the
-    maximum.
+    `top` [cells, rows] is where that is, counted from the beginning of the strip. `largest` [cells]
+    is the magnitude of the largest of these maxima.
     """
 
     logits: Floats
     d_weights: Floats
     top: NDArray[np.intp]
-    peak: Floats
+    largest: Floats
     variance: Floats
 
 
@@ -348,7 +348,8 @@ class _Block:
         cells, rows, n_k = self.shape
         dtype = self.q.dtype
         top = np.empty((cells, rows), np.intp)
-        total, square, largest = np.empty((3, cells, rows), dtype)
+        total, square = np.empty((2, cells, rows), dtype)
+        peaks = self.kernel.buffer("peaks", (cells, rows), dtype)
         ones = np.ones(n_k, dtype)
         for strip in self.strips():
             t, d, raw, at = shifted[strip], d_weights[strip], logits[strip], top[strip]
@@ -363,7 +364,7 @@ class _Block:
             np.subtract(raw, peak[..., np.newaxis], out=t)
             if self.visible is not None:
                 np.copyto(t, 0.0, where=~self.visible[strip])
-            largest[strip] = peak
+            peaks[strip] = peak
             raw = self._d_weights[strip]
             if self.visible is not None:
                 raw = np.where(self.visible[strip], raw, 0.0)
@@ -371,6 +372,7 @@ class _Block:
             np.vecdot(t, ones, out=total[strip])
             np.vecdot(t, t, out=square[strip])
         variance = self._variance(shifted, total, square)
+        largest = np.maximum(np.max(peaks, axis=-1), -np.min(peaks, axis=-1))
         return _Shift(shifted, d_weights, top, largest, variance)
 
     def _variance(self, t: Floats, total: Floats, square: Floats) -> Floats:
@@ -424,7 +426,7 @@ class _Arm:
             shift = block.of(logits)
         weights, d_logits = block.buffer("weights"), block.buffer("d_logits")
         norms = self._softmax(block, shift, factor or 1.0, weights, d_logits, queries, dead_below)
-        self.sound &= np.isfinite(shift.peak * (factor or 1.0)).all(axis=-1)
+        self.sound &= np.isfinite(shift.largest * (factor or 1.0))
         self._pool(block, shift.variance * (factor or 1.0) ** 2)
         self.norms["logits"][:, queries] = norms
         q_extra = k_extra = None

@@ -11,6 +11,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sqrtdk.attention import Floats, Mask, mask_logits, shift_by_row_max
 from sqrtdk.checks import as_float, check_mask, check_number, check_shapes
@@ -109,21 +110,31 @@ def logit_std(logits: Floats, mask: Mask | None = None) -> Floats:
     check_shapes(logits=(logits, "... n_q n_k"))
     visible = logits != -np.inf
     n_visible = np.count_nonzero(visible, axis=-1).astype(logits.dtype)
-    # In units of a power of two, which is exact, no square over- or underflows.
-    finite = np.where(np.isfinite(logits), logits, 0.0)
-    unit = np.frexp(np.max(np.abs(finite), axis=(-2, -1), keepdims=True, initial=0.0))[1]
-    logits = np.ldexp(logits, -unit)
-    # Shifting first keeps the digits of small differences between large logits.
-    t = np.where(visible, shift_by_row_max(logits), 0.0)
+    counted = n_visible > 1.0
+    # In units of powers of two, which are exact, no difference overflows and no square over- or
+    # underflows. Shifting first keeps the digits of small differences between large logits.
+    room = np.maximum(_exponent(logits) + 2 - np.finfo(logits.dtype).maxexp, 0)
+    t = shift_by_row_max(np.ldexp(logits, -room))
+    t = np.where(visible & counted[..., np.newaxis], t, 0.0)
+    unit = _exponent(t)
+    t = np.ldexp(t, -unit)
     mean = np.sum(t, axis=-1) / np.maximum(n_visible, 1.0)
     deviation = np.where(visible, t - mean[..., np.newaxis], 0.0)
     variance = np.sum(deviation * deviation, axis=-1) / np.maximum(n_visible - 1.0, 1.0)
-    counted = n_visible > 1.0
     n_counted = np.count_nonzero(counted, axis=-1).astype(logits.dtype)
     total = np.where(n_counted > 0.0, np.sum(variance, axis=-1, where=counted), np.nan)
     with np.errstate(over="ignore"):
-        std: Floats = np.ldexp(np.sqrt(total / np.maximum(n_counted, 1.0)), unit[..., 0, 0])
+        in_units = np.sqrt(total / np.maximum(n_counted, 1.0))
+        std: Floats = np.ldexp(in_units, (room + unit)[..., 0, 0])
     return std
+
+
+def _exponent(x: Floats) -> NDArray[np.int32]:
+    """Return an exponent [..., 1, 1] of 2 that no finite entry of x [..., n, m] reaches."""
+    finite = np.abs(np.where(np.isfinite(x), x, 0.0))
+    found: NDArray[np.int32]
+    found = np.frexp(np.max(finite, axis=(-2, -1), keepdims=True, initial=0.0))[1]
+    return found
 
 
 def row_norms(x: Floats) -> Floats:
