@@ -1,4 +1,4 @@
-"""Where q, k, v and the output gradient g come from: named laws and keyed random streams.
+"""Draw q, k, v and the output gradient g: named laws and keyed random streams.
 
 A stream is keyed by what the array is for (sizes, seed, array), never by order, worker or arm.
 So every arm of scaling sees the same arrays, a cell can be computed alone, and the numbers do
@@ -29,7 +29,7 @@ class Inputs(NamedTuple):
 
 
 def stream(array: str, *, d_k: int, n_k: int, n_q: int, d_v: int, seed: int) -> np.random.Generator:
-    """The random stream of one array of one cell.
+    """Return the random stream of one array of one cell.
 
     Philox is counter-based (Salmon et al. 2011): streams of different keys do not overlap.
     """
@@ -90,7 +90,7 @@ def non_centred(
     q_mean: float,
     k_mean: float,
 ) -> tuple[Array, Array]:
-    """The gaussian law plus a mean on every entry of q and of k.
+    """Gaussian law plus a mean on every entry of q and of k.
 
     The logits of a query get the common shift scale * q_mean * k_mean * d_k, which softmax does
     not see, and for q_mean another variance across keys: scale² d_k (1 + q_mean²).

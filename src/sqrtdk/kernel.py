@@ -1,4 +1,4 @@
-"""The quantities of `attention`, `gradients` and `metrics` for whole batches of cells, fast.
+"""Compute the quantities of `attention`, `gradients` and `metrics` for batches of cells, fast.
 
 Several scale rules share one draw: its scores q kᵀ, g vᵀ, and the argmax and shift of each row.
 Arrays of n_q × n_k exist a block of queries at a time, in buffers that stay, so the memory is
@@ -297,7 +297,7 @@ class _Block:
         *,
         alike: bool,
     ) -> None:
-        """`alike` says that every rule is one factor, so that nothing needs the bare scores."""
+        """Compute the products; if all rules are factors (`alike`), none needs the bare scores."""
         self.kernel, self.q, self.k, self.g = kernel, q, k, g
         self.visible = visible
         self.shape = (*q.shape[:2], k.shape[1])
@@ -309,18 +309,18 @@ class _Block:
         self._grams: dict[str, Floats] = {}
 
     def buffer(self, name: str) -> Floats:
-        """An array of one value for each pair of query and key."""
+        """Return an array of one value for each pair of query and key."""
         return self.kernel.buffer(name, self.shape, self.q.dtype)
 
     def gram(self, x: str, y: Floats) -> Floats:
-        """The products of the rows of y [cells, n, d] with each other, [cells, n, n]."""
+        """Return the products of the rows of y [cells, n, d] with each other, [cells, n, n]."""
         if x not in self._grams:
             shape = (*y.shape[:2], y.shape[1])
             self._grams[x] = _product(y, y, self.kernel.buffer(f"gram {x}", shape, y.dtype))
         return self._grams[x]
 
     def strips(self) -> Iterator[tuple[slice, slice]]:
-        """Slices of cells and rows that are worked on together: whole cells, or rows of one."""
+        """Yield slices of cells and rows to work on together: whole cells, or rows of one."""
         cells, rows, n_k = self.shape
         deep = max(1, STRIP_ENTRIES // (rows * n_k))
         high = rows if rows * n_k <= STRIP_ENTRIES else max(1, STRIP_ENTRIES // n_k)
@@ -329,7 +329,7 @@ class _Block:
                 yield slice(cell, cell + deep), slice(row, row + high)
 
     def plain(self) -> _Shift:
-        """The scores themselves, shifted, for every rule that is one factor above 0."""
+        """Return the scores themselves, shifted, for every rule that is one factor above 0."""
         if self._plain is None:
             logits, d_weights = (
                 (self.scores, self._d_weights)
@@ -340,11 +340,11 @@ class _Block:
         return self._plain
 
     def of(self, logits: Floats) -> _Shift:
-        """The logits of a rule that looks at q and k."""
+        """Return the shifted logits of a rule that looks at q and k."""
         return self._shift(logits, self.buffer("own logits"), self.buffer("own d_weights"))
 
     def _shift(self, logits: Floats, shifted: Floats, d_weights: Floats) -> _Shift:
-        """Logits and dL/d weights less their values at the row's maximum, into the last two."""
+        """Subtract from logits and dL/d weights their values at the row's maximum."""
         cells, rows, n_k = self.shape
         dtype = self.q.dtype
         top = np.empty((cells, rows), np.intp)
@@ -376,7 +376,7 @@ class _Block:
         return _Shift(shifted, d_weights, top, largest, variance)
 
     def _variance(self, t: Floats, total: Floats, square: Floats) -> Floats:
-        """Unbiased variance of each row over its visible keys; 0 below two of them."""
+        """Return the unbiased variance of each row over its visible keys; 0 below two of them."""
         # In the dtype of the logits, also where it is one number for all rows.
         n = np.maximum(self.shape[2] if self.n_visible is None else self.n_visible, 1)
         n = n.astype(t.dtype)
@@ -392,7 +392,7 @@ class _Block:
 
 
 class _Arm:
-    """One scale rule: what it has found so far, block by block."""
+    """The measurements of one scale rule so far, block by block."""
 
     def __init__(
         self, rule: ScaleRule, q: Floats, k: Floats, *, whole: bool, grams: Mapping[str, bool]
@@ -417,7 +417,7 @@ class _Arm:
         self.sound = np.full(n_cells, n_q * n_k > 0)
 
     def add(self, block: _Block, queries: slice, dead_below: float) -> None:
-        """Take in a block of queries."""
+        """Measure a block of queries."""
         rule, factor = self.rule, self.factor
         if factor is not None:
             shift = block.plain()
@@ -460,7 +460,7 @@ class _Arm:
                     self.sums[x] = part.copy()
 
     def result(self) -> Measured:
-        """The result when all blocks are in."""
+        """Return the result after the last block."""
         for x, total in self.sums.items():
             self.norms[x][:] = metrics.row_norms(total)
         if self.factor is not None:
@@ -516,7 +516,7 @@ class _Arm:
         queries: slice,
         dead_below: float,
     ) -> Floats:
-        """Row metrics, weights, and the gradient of the logits with the norms of its rows."""
+        """Compute row metrics, weights, and the gradient of the logits with its row norms."""
         cells, rows, n_k = block.shape
         dtype = weights.dtype
         # Over the keys other than the largest, e the exponentials of their logits t and d their
@@ -567,7 +567,7 @@ class _Arm:
         queries: slice,
         sums: tuple[Floats, Floats, Floats, Floats],
     ) -> None:
-        """Row metrics from sums over the keys other than the largest."""
+        """Compute row metrics from sums over the keys other than the largest."""
         r, u, s2, s3 = sums
         z = 1.0 + r
         gap = r / z
@@ -608,7 +608,7 @@ class _Arm:
     def _norms(
         self, x: str, block: _Block, left: Floats, right: Floats, extra: Floats | None
     ) -> Floats:
-        """Norms [cells, rows] of the rows of left right + extra."""
+        """Return the norms [cells, rows] of the rows of left right + extra."""
         kernel = block.kernel
         shape, dtype = left.shape, right.dtype
         if extra is not None or not self.gram.get(x):
@@ -651,7 +651,7 @@ class _Arm:
 
 
 def _product(x: Floats, y: Floats, out: Floats) -> Floats:
-    """Products of all rows of x [cells, n, d] with all of y [cells, m, d]: [cells, n, m]."""
+    """Return products of all rows of x [cells, n, d] with all of y [cells, m, d], [cells, n, m]."""
     if x.shape[-1] == 1:
         # matmul has no fast loop for one column.
         return np.multiply(x, np.swapaxes(y, -1, -2), out=out)
@@ -659,7 +659,7 @@ def _product(x: Floats, y: Floats, out: Floats) -> Floats:
 
 
 def _count(mask: Mask) -> NDArray[np.intp]:
-    """Number of true entries of each cell, [cells, rows, n_k] -> [cells]."""
+    """Count the true entries of each cell, [cells, rows, n_k] -> [cells]."""
     flat = mask.reshape(len(mask), -1)
     if len(flat) == 1 or flat.shape[1] % 8:
         return np.array([np.count_nonzero(one) for one in flat])
@@ -669,7 +669,7 @@ def _count(mask: Mask) -> NDArray[np.intp]:
 
 
 def _chunks(where: Mask, width: int) -> Iterator[tuple[NDArray[np.intp], ...]]:
-    """Indices of the true entries, so many at once that rows of this width are a strip."""
+    """Yield indices of the true entries, as many at once as rows of this width fill a strip."""
     if where.any():
         index = np.nonzero(where)
         step = max(1, STRIP_ENTRIES // width)
@@ -680,7 +680,7 @@ def _chunks(where: Mask, width: int) -> Iterator[tuple[NDArray[np.intp], ...]]:
 def _root(
     square: Floats, rows: Callable[[tuple[NDArray[np.intp], ...]], Floats], width: int
 ) -> Floats:
-    """Norms from their squares; where those over- or underflow, from the rows themselves."""
+    """Return norms from their squares; where those over- or underflow, from the rows."""
     limits = np.finfo(square.dtype)
     norms = np.sqrt(square)
     for index in _chunks(~((square >= limits.tiny / limits.eps) & (square < np.inf)), width):
@@ -689,5 +689,5 @@ def _root(
 
 
 def _stored(x: Floats) -> Floats:
-    """A matrix as it lies in memory, row-major: itself or its transpose."""
+    """Return a matrix as it lies in memory, row-major: itself or its transpose."""
     return x if x.flags.c_contiguous else np.swapaxes(x, -1, -2)

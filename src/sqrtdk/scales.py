@@ -23,7 +23,7 @@ from sqrtdk.metrics import row_norms
 
 
 def constant(d_k: float, n_k: int, *, value: float) -> float:
-    """The same factor at every size; 1 is attention without scaling.
+    """One factor at every size; 1 is attention without scaling.
 
     >>> constant(64, 256, value=1)
     1.0
