@@ -238,3 +238,53 @@ def test_a_planted_match_takes_all_of_the_scaled_attention_as_d_k_grows(d_k, exp
     entropy = metrics.row_metrics(scores(drawn.q, drawn.k) / math.sqrt(d_k)).entropy_nats.mean()
     # The two figures of THEORY.md, to the digit that they have there.
     assert round(float(entropy), 1) == expected
+
+
+# What a law states about itself.
+
+
+def streams(seed: int) -> list[np.random.Generator]:
+    return [np.random.default_rng([seed, i]) for i in range(2)]
+
+
+@pytest.mark.parametrize("law", inputs.LAWS)
+def test_a_law_is_independent_exactly_if_neither_array_depends_on_the_stream_of_the_other(law):
+    parameters = {name: value for name, value in NAMED[law].items() if name != "law"}
+    sizes = {"d_k": 3, "n_k": 5, "n_q": 7}
+    (q_stream, k_stream), (other_q, other_k) = streams(0), streams(1)
+    q, k = inputs.LAWS[law].formula(q_stream, k_stream, **sizes, **parameters)
+    q_again, k_new = inputs.LAWS[law].formula(streams(0)[0], other_k, **sizes, **parameters)
+    q_new, k_again = inputs.LAWS[law].formula(other_q, streams(0)[1], **sizes, **parameters)
+    assert not np.array_equal(q, q_new)
+    assert not np.array_equal(k, k_new)
+    apart = np.array_equal(q, q_again) and np.array_equal(k, k_again)
+    assert inputs.LAWS[law].independent == apart
+
+
+@pytest.mark.parametrize("law", inputs.LAWS)
+def test_a_law_is_centred_exactly_if_the_mean_of_its_entries_is_zero(law):
+    drawn = draw(NAMED[law])
+    # Entries of variance 1, up to a mean of its own.
+    off = max(abs(np.mean(x)) * math.sqrt(x.size) for x in (drawn.q, drawn.k))
+    assert inputs.LAWS[law].centred == (off < 4)
+
+
+def test_exact_values_are_of_independent_standard_normal_entries():
+    assert [name for name, law in inputs.LAWS.items() if law.exact] == ["gaussian"]
+    assert {name for name, law in inputs.LAWS.items() if not law.unrelated} == {
+        "non_centred",
+        "planted",
+    }
+
+
+def test_a_new_law_must_state_what_it_is():
+    with pytest.raises(TypeError, match=r"independent.*centred.*exact"):
+        inputs.Law(formula=inputs.gaussian)
+    with pytest.raises(ValueError, match="exact expectations exist for unrelated vectors alone"):
+        inputs.Law(formula=inputs.planted, independent=False, centred=True, exact=True)
+
+
+def test_the_law_of_an_entry_is_found_by_its_formula_and_not_by_its_name():
+    assert inputs.law_of({"law": "planted", "cosine": 0.2}) is inputs.LAWS["planted"]
+    assert inputs.law_of({"law": "nothing"}) is None
+    assert inputs.law_of({}) is None

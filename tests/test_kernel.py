@@ -54,7 +54,7 @@ def plainly(q, k, v, g, rule, mask=None, dead_below=0.0):
     found = {
         **metrics.row_metrics(forward.logits)._asdict(),
         "logit_std": metrics.logit_std(forward.logits),
-        "dead_entries": metrics.dead_entries(backward.logits, below=dead_below),
+        "dead_entries": metrics.dead_entries(backward.logits, mask, below=dead_below),
     }
     return found | {f"grad_{x}": metrics.row_norms(getattr(backward, x)) for x in backward._fields}
 
@@ -261,6 +261,23 @@ def test_memory_grows_with_the_length_and_not_with_its_square():
 
     # Four times the length takes four times the memory, and a full matrix alone would be 128 MiB.
     assert peak(4096) < 4.5 * peak(1024) < 64 * 2**20
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0], ids=["one key", "all keys"])
+def test_memory_grows_no_faster_where_keys_are_not_finite(share):
+    def peak(n):
+        q, k, v, g = draw(1, n, n, 4, 4)
+        k[:, : max(1, int(share * n))] = np.nan
+        core = Kernel()
+        tracemalloc.start()
+        core.measure(q, k, v, g, [Factor(1.0)])
+        found = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return found
+
+    # As above. The definitions keep about 15 arrays of one value a pair: whole ones would take
+    # 15 * 32 MiB.
+    assert peak(2048) < min(4.5 * peak(512), 96 * 2**20)
 
 
 def test_a_batch_is_as_large_as_its_arrays_allow():

@@ -39,3 +39,17 @@ def test_what_a_series_lacks_is_said() -> None:
     (single,) = series_of(SETTINGS, table(n_k=[1]))
     with pytest.raises(MissingError, match="a single key always has weight 1"):
         single.curve("scaled", "max_weight")
+
+
+def test_a_series_is_of_unrelated_vectors_where_its_law_says_so() -> None:
+    laws = {
+        "mine": {"law": "planted", "cosine": 0.1},
+        "sphere": {"law": "sphere", "arrays": "both"},
+        "shifted": {"law": "non_centred", "q_mean": 1, "k_mean": 1},
+    }
+    found = series_of(SETTINGS | {"inputs": laws}, table(n_k=[16], inputs=tuple(laws)))
+    assert {one.axes["inputs"]: one.unrelated for one in found} == {
+        "mine": False,
+        "sphere": True,
+        "shifted": False,
+    }

@@ -51,7 +51,7 @@ MOST_SHARDS = 20_000
 
 FORMULAS: dict[str, tuple[str, Mapping[str, Callable[..., Any]]]] = {
     "scale_rules": ("rule", scales.RULES),
-    "input_laws": ("law", inputs.LAWS),
+    "input_laws": ("law", {name: law.formula for name, law in inputs.LAWS.items()}),
 }
 """For each mapping of named entries: the entry's key that names the formula, and the formulas."""
 

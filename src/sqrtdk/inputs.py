@@ -1,4 +1,4 @@
-"""Where q, k, v and the output gradient g come from: named laws and keyed random streams.
+"""Draw q, k, v and the output gradient g: named laws and keyed random streams.
 
 A stream is keyed by what the array is for (sizes, seed, array), never by order, worker or arm.
 So every arm of scaling sees the same arrays, a cell can be computed alone, and the numbers do
@@ -6,7 +6,8 @@ not depend on how a grid is cut into shards.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -28,7 +29,7 @@ class Inputs(NamedTuple):
 
 
 def stream(array: str, *, d_k: int, n_k: int, n_q: int, d_v: int, seed: int) -> np.random.Generator:
-    """The random stream of one array of one cell.
+    """Return the random stream of one array of one cell.
 
     Philox is counter-based (Salmon et al. 2011): streams of different keys do not overlap.
     """
@@ -89,7 +90,7 @@ def non_centred(
     q_mean: float,
     k_mean: float,
 ) -> tuple[Array, Array]:
-    """The gaussian law plus a mean on every entry of q and of k.
+    """Gaussian law plus a mean on every entry of q and of k.
 
     The logits of a query get the common shift scale * q_mean * k_mean * d_k, which softmax does
     not see, and for q_mean another variance across keys: scale² d_k (1 + q_mean²).
@@ -153,25 +154,60 @@ def planted(
     return cosine * k[np.arange(n_q) % n_k] + rest * fresh, k
 
 
-LAWS: dict[str, Callable[..., tuple[Array, Array]]] = {
-    "gaussian": gaussian,
-    "rademacher": rademacher,
-    "uniform": uniform,
-    "student_t": student_t,
-    "non_centred": non_centred,
-    "sphere": sphere,
-    "planted": planted,
+@dataclass(frozen=True, kw_only=True)
+class Law:
+    """A formula for q and k, and the properties that claims and exact values depend on.
+
+    formula      takes the streams of q and k, the sizes, and the entry's parameters by keyword,
+                 and raises ValueError for a parameter out of range
+    independent  whether q and k are drawn independently of each other
+    centred      whether every entry of q and k has mean 0 (and variance 1)
+    exact        whether `theory.expectations` holds: independent standard normal entries
+
+    Nothing has a default, because a new law must state all of them.
+    """
+
+    formula: Callable[..., tuple[Array, Array]]
+    independent: bool
+    centred: bool
+    exact: bool
+
+    def __post_init__(self) -> None:
+        if self.exact and not self.unrelated:
+            raise ValueError("exact expectations exist for unrelated vectors alone")
+
+    @property
+    def unrelated(self) -> bool:
+        """Return whether q and k are the unrelated vectors of the √d_k argument."""
+        return self.independent and self.centred
+
+
+LAWS: dict[str, Law] = {
+    "gaussian": Law(formula=gaussian, independent=True, centred=True, exact=True),
+    "rademacher": Law(formula=rademacher, independent=True, centred=True, exact=False),
+    "uniform": Law(formula=uniform, independent=True, centred=True, exact=False),
+    "student_t": Law(formula=student_t, independent=True, centred=True, exact=False),
+    "non_centred": Law(formula=non_centred, independent=True, centred=False, exact=False),
+    "sphere": Law(formula=sphere, independent=True, centred=True, exact=False),
+    "planted": Law(formula=planted, independent=False, centred=True, exact=False),
 }
-"""The formulas that an entry of `input_laws` can name. Each takes the streams of q and k, the
-sizes, and the entry's parameters by keyword; it raises ValueError for a parameter out of range.
-All but `non_centred` have mean 0 and variance 1 in every entry of q and k. They share the streams:
-laws built on the gaussian one see its numbers."""
+"""The laws that an entry of `input_laws` can name. They share the streams: laws built on the
+gaussian one see its numbers."""
+
+
+def law_of(entry: Mapping[str, Any]) -> Law | None:
+    """Return the law that an entry of `input_laws` names; None for an unknown one.
+
+    >>> law_of({"law": "planted", "cosine": 0.8}).unrelated
+    False
+    """
+    return LAWS.get(str(entry.get("law")))
 
 
 def draw(
     entry: dict[str, Any], *, d_k: int, n_k: int, n_q: int, d_v: int, seed: int, dtype: str
 ) -> Inputs:
-    """Draw one cell's arrays by an entry of `input_laws`, such as `{"law": "gaussian"}`.
+    """Draw one cell's arrays from an entry of `input_laws`, such as `{"law": "gaussian"}`.
 
     v and g are standard normal under every law, so that mean-square gradients over d_v have
     the exact values of `theory`.
@@ -179,7 +215,8 @@ def draw(
     sizes = {"d_k": d_k, "n_k": n_k, "n_q": n_q}
     streams = {name: stream(name, **sizes, d_v=d_v, seed=seed) for name in _ARRAYS}
     parameters = {name: value for name, value in entry.items() if name != "law"}
-    q, k = LAWS[entry["law"]](streams["q"], streams["k"], **sizes, **parameters)
+    law = LAWS[entry["law"]]
+    q, k = law.formula(streams["q"], streams["k"], **sizes, **parameters)
     v = streams["v"].standard_normal((n_k, d_v))
     g = streams["g"].standard_normal((n_q, d_v))
     return Inputs(*(array.astype(dtype, copy=False) for array in (q, k, v, g)))

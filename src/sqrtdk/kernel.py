@@ -1,10 +1,14 @@
-"""The quantities of `attention`, `gradients` and `metrics` for whole batches of cells, fast.
+"""Compute the quantities of `attention`, `gradients` and `metrics` for batches of cells, fast.
 
 Several scale rules share one draw: its scores q kᵀ, g vᵀ, and the argmax and shift of each row.
 Arrays of n_q × n_k exist a block of queries at a time, in buffers that stay, so the memory is
 O(block n_k + n (d_k + d_v)). The readable formulas are the definition of every result. A cell's
 bits depend neither on the batch that it is in nor on the other rules, because every choice made
-here follows from the cell's own shape.
+here follows from the cell's own shape and numbers.
+
+Types, shapes, masks and undefined results are as in `attention` and `metrics`: a hidden key has no
+influence on any result, whatever it holds, and nothing gives a warning. Rows that meet NaN or an
+infinity, and cells without a pair of query and key, are measured by `definitions`.
 """
 
 import math
@@ -15,8 +19,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sqrtdk import metrics
-from sqrtdk.attention import Factor, Floats, Mask, ScaleRule, check_mask
+from sqrtdk import definitions, metrics
+from sqrtdk.attention import Factor, Floats, Mask, ScaleRule, as_rule
+from sqrtdk.checks import as_floats, check_mask, check_number, check_shapes
 from sqrtdk.metrics import RowMetrics
 
 BATCH_ENTRIES, BATCH_VALUES = 2**17, 2**20
@@ -39,23 +44,24 @@ PAIRWISE = 256
 """Keys from which on NumPy's pairwise sum is as fast as a dot product with ones, and it rounds
 less."""
 
-CANCELLED = {np.dtype(np.float64): 1e-3, np.dtype(np.float32): 0.1}
-"""Where the square of a norm from a Gram matrix is below this share of its bound, digits were
-lost, and it is computed directly. Rounding is some eps √d of the bound, so that 1e-12 is kept, and
-in single precision 1e-5. Of unrelated vectors most squares are about half of their bound."""
+CANCELLED = {np.dtype(t): share for t, share in ((float, 1e-3), (np.float32, 0.1), ("g", 1e-3))}
+"""Recompute a squared norm from a Gram matrix directly if it is below this share of its upper
+bound, because digits were lost. Rounding is about eps √d of the bound, so a relative accuracy of
+1e-12 is kept, and of 1e-5 in single precision. Of unrelated vectors most squares are about half of
+their bound."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What one scale rule gives on a batch of cells.
+    """The measurements of one scale rule on a batch of cells.
 
-    scale         mean factor on the scores, [cells]
+    scale         mean factor on the scores of visible pairs, [cells]
     logit_std     as `metrics.logit_std`, [cells]
     rows          as `metrics.row_metrics`, each [cells, n_q]
     norms         row norms of the gradients: `logits`, `scores`, `q` [cells, n_q]; `k`, `v`
                   [cells, n_k]
-    dead_entries  share of the entries of the gradient with respect to the logits that are below
-                  `dead_below` in magnitude, [cells]
+    dead_entries  share of the visible entries of the gradient with respect to the logits that are
+                  below `dead_below` in magnitude, [cells]
     """
 
     scale: Floats
@@ -64,19 +70,30 @@ class Measured:
     norms: dict[str, Floats]
     dead_entries: Floats
 
+    def replace(self, cell: int, defined: definitions.Cell, queries: Mask, keys: Mask) -> None:
+        """Take over the sums over one cell, and the rows of these queries [n_q] and keys [n_k]."""
+        self.scale[cell] = defined.scale
+        self.logit_std[cell] = defined.logit_std
+        self.dead_entries[cell] = defined.dead_entries
+        for mine, others in zip(self.rows, defined.rows, strict=True):
+            mine[cell, queries] = others[queries]
+        for x, norms in self.norms.items():
+            of = keys if x in ("k", "v") else queries
+            norms[cell, of] = defined.norms[x][of]
+
 
 def batch_size(n_q: int, n_k: int, d_k: int, d_v: int) -> int:
-    """Cells that are worth computing together: more than one only where they are small.
+    """Return how many cells are worth computing together: several only where they are small.
 
     >>> batch_size(16, 16, 4, 4), batch_size(16, 16, 4096, 64), batch_size(1024, 1024, 64, 64)
     (512, 7, 1)
     """
     vectors = (n_q + n_k) * (d_k + d_v)
-    return max(1, min(BATCH_ENTRIES // (n_q * n_k), BATCH_VALUES // vectors))
+    return max(1, min(BATCH_ENTRIES // max(n_q * n_k, 1), BATCH_VALUES // max(vectors, 1)))
 
 
 def block_rows(n_q: int, n_k: int, d: int, *, whole: bool) -> int:
-    """Queries of one cell whose scores are kept at once; `whole` asks for all of them.
+    """Return the number of queries whose scores are kept at once; `whole` asks for all of them.
 
     More for larger vectors, because the gradients of k and v are summed over the blocks, and that
     costs as much for few queries as for many.
@@ -88,11 +105,12 @@ def block_rows(n_q: int, n_k: int, d: int, *, whole: bool) -> int:
     """
     if whole and n_q * n_k <= WHOLE_ENTRIES:
         return n_q
-    return min(n_q, max(BLOCK_ROWS, BLOCK_ENTRIES // n_k, min(d, WHOLE_ENTRIES // n_k)))
+    n = max(n_k, 1)
+    return min(n_q, max(BLOCK_ROWS, BLOCK_ENTRIES // n, min(d, WHOLE_ENTRIES // n)))
 
 
 def gram_serves(n_rows: int, n_summed: int, d: int) -> bool:
-    """Whether the norms of the rows of x y, x [n_rows, n_summed], come cheaper from y yᵀ.
+    """Return whether the norms of the rows of x y, x [n_rows, n_summed], cost less from y yᵀ.
 
     By the multiplications of two scale rules that share y yᵀ, whatever the number of rules is, so
     that a rule's digits do not depend on its company.
@@ -104,7 +122,7 @@ def gram_serves(n_rows: int, n_summed: int, d: int) -> bool:
 
 
 def gram_norms(n_q: int, n_k: int, d_k: int, d_v: int) -> dict[str, bool]:
-    """For each of the gradients of q, k and v, whether a Gram matrix serves its norms."""
+    """Return for the gradients of q, k and v whether a Gram matrix serves their norms."""
     return {
         "q": gram_serves(n_q, n_k, d_k),
         "k": gram_serves(n_k, n_q, d_k),
@@ -113,10 +131,10 @@ def gram_norms(n_q: int, n_k: int, d_k: int, d_v: int) -> dict[str, bool]:
 
 
 class Kernel:
-    """Computes batches of cells, in buffers that stay from one call to the next."""
+    """Measurement of batches of cells, in buffers that stay from one call to the next."""
 
     def __init__(self, *, gram: bool = True) -> None:
-        """Without `gram` every gradient is formed; for comparison."""
+        """Form every gradient unless `gram`; for comparison."""
         self._gram = gram
         self._buffers: dict[tuple[str, np.dtype], NDArray[Any]] = {}
 
@@ -126,36 +144,81 @@ class Kernel:
         k: Floats,
         v: Floats,
         g: Floats,
-        rules: Iterable[ScaleRule],
+        rules: Iterable[float | ScaleRule],
         *,
         mask: Mask | None = None,
         dead_below: float = 0.0,
     ) -> list[Measured]:
-        """One result for each rule.
+        """Return one result for each rule.
 
         Shapes: q [cells, n_q, d_k], k [cells, n_k, d_k], v [cells, n_k, d_v], g = dL/d output
-        [cells, n_q, d_v]; the mask (True is visible) broadcasts to [cells, n_q, n_k]. Raises what
-        `attention.check_mask` raises.
+        [cells, n_q, d_v]; the mask (True is visible) broadcasts to [cells, n_q, n_k]. Raises
+        TypeError for arrays of other types, a mask that is not boolean, and a rule that is neither
+        a number nor a `ScaleRule`; ValueError for shapes that do not fit and numbers that are not
+        finite.
         """
-        n_cells, n_q, n_k = *q.shape[:2], k.shape[1]
+        q, k, v, g = as_floats(q=q, k=k, v=v, g=g)
+        check_shapes(
+            q=(q, "cells n_q d_k"),
+            k=(k, "cells n_k d_k"),
+            v=(v, "cells n_k d_v"),
+            g=(g, "cells n_q d_v"),
+        )
+        known = [as_rule(rule) for rule in rules]
+        dead_below = check_number("dead_below", dead_below)
+        pairs = (*q.shape[:2], k.shape[1])
         if mask is not None:
-            check_mask(mask, (n_cells, n_q, n_k))
-            mask = np.broadcast_to(mask, (n_cells, n_q, n_k))
-        d_k, d_v = q.shape[2], v.shape[2]
+            mask = np.broadcast_to(check_mask(mask, pairs), pairs)
+        # What is not finite is in the result; a hidden pair is nothing to warn of.
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            return self._measure(q, k, v, g, known, mask, dead_below)
+
+    def _measure(
+        self,
+        q: Floats,
+        k: Floats,
+        v: Floats,
+        g: Floats,
+        rules: list[ScaleRule],
+        mask: Mask | None,
+        dead_below: float,
+    ) -> list[Measured]:
+        n_q, n_k, d_k, d_v = q.shape[1], k.shape[1], q.shape[2], v.shape[2]
+        part = _Part.of(mask, q, k, v, g)
         grams = gram_norms(n_q, n_k, d_k, d_v) if self._gram else {}
         step = block_rows(n_q, n_k, max(d_k, d_v), whole=any(grams.values()))
         arms = [_Arm(rule, q, k, whole=step == n_q, grams=grams) for rule in rules]
-        for start in range(0, n_q, step):
+        visible: Mask | None
+        for start in range(0, n_q if n_k else 0, max(step, 1)):
             queries = slice(start, min(start + step, n_q))
             visible = None if mask is None else np.ascontiguousarray(mask[:, queries])
             alike = all(arm.factor is not None for arm in arms)
-            block = _Block(self, q[:, queries], k, v, g[:, queries], visible, alike=alike)
+            block = _Block(
+                self, part.q[:, queries], part.k, part.v, part.g[:, queries], visible, alike=alike
+            )
             for arm in arms:
                 arm.add(block, queries, dead_below)
-        return [arm.result() for arm in arms]
+        results = []
+        for arm in arms:
+            result = arm.result()
+            of_q, of_k = arm.undone(part)
+            for cell in np.flatnonzero(of_q.any(axis=-1) | of_k.any(axis=-1) | ~arm.sound).tolist():
+                defined = definitions.measure_cell(
+                    q[cell],
+                    k[cell],
+                    v[cell],
+                    g[cell],
+                    arm.rule,
+                    None if mask is None else mask[cell],
+                    dead_below=dead_below,
+                    block=max(step, 1),
+                )
+                result.replace(cell, defined, of_q[cell], of_k[cell])
+            results.append(result)
+        return results
 
     def buffer(self, name: str, shape: tuple[int, ...], dtype: np.dtype) -> NDArray[Any]:
-        """An array of undefined content; the next of the same name takes its memory."""
+        """Return an array of undefined content; the next of the same name takes its memory."""
         size = math.prod(shape)
         kept = self._buffers.get((name, dtype))
         if kept is None or kept.size < size:
@@ -163,16 +226,60 @@ class Kernel:
         return kept[:size].reshape(shape)
 
 
+class _Part(NamedTuple):
+    """The arrays of a batch with 0 for the rows that the fast way must leave out.
+
+    These are keys that no query sees, queries that see no key, and rows whose squared length is not
+    finite, which a product with 0 would pass on. `queries` [cells, n_q] and `keys` [cells, n_k] are
+    those whose results such a row changes, `blind` [cells, n_q] the queries that see no key.
+    """
+
+    q: Floats
+    k: Floats
+    v: Floats
+    g: Floats
+    queries: Mask
+    keys: Mask
+    blind: Mask
+
+    @classmethod
+    def of(cls, mask: Mask | None, q: Floats, k: Floats, v: Floats, g: Floats) -> "_Part":
+        """Return the parts; without a mask all rows count, and NaN shows in the results."""
+        queries: Mask = np.zeros(q.shape[:2], np.bool_)
+        keys: Mask = np.zeros(k.shape[:2], np.bool_)
+        if mask is None:
+            return cls(q, k, v, g, queries, keys, blind=queries)
+        sees: Mask = np.any(mask, axis=-1)
+        seen: Mask = np.any(mask, axis=-2)
+        finite_q, finite_k = (
+            np.isfinite(np.vecdot(x, x)) & np.isfinite(np.vecdot(y, y)) for x, y in ((q, g), (k, v))
+        )
+        if not (finite_q | ~sees).all() or not (finite_k | ~seen).all():
+            queries = np.logical_or(sees & ~finite_q, np.any(mask & ~finite_k[:, None], axis=-1))
+            keys = np.logical_or(seen & ~finite_k, np.any(mask & queries[..., None], axis=-2))
+        q, g = _zero_unless(finite_q & sees, q, g)
+        k, v = _zero_unless(finite_k & seen, k, v)
+        return cls(q, k, v, g, queries, keys, blind=~sees)
+
+
+def _zero_unless(kept: Mask, x: Floats, y: Floats) -> tuple[Floats, Floats]:
+    if kept.all():
+        return x, y
+    return np.where(kept[..., np.newaxis], x, 0.0), np.where(kept[..., np.newaxis], y, 0.0)
+
+
 class _Shift(NamedTuple):
     """Logits up to a factor and dL/d weights, [cells, rows, n_k], as the softmax sees them.
 
     `logits` minus the row's maximum, 0 where hidden; `d_weights` minus its value at the maximum;
-    `top` [cells, rows] is where that is, counted from the beginning of the strip.
+    `top` [cells, rows] is where that is, counted from the beginning of the strip. `largest` [cells]
+    is the magnitude of the largest of these maxima.
     """
 
     logits: Floats
     d_weights: Floats
     top: NDArray[np.intp]
+    largest: Floats
     variance: Floats
 
 
@@ -190,7 +297,7 @@ class _Block:
         *,
         alike: bool,
     ) -> None:
-        """`alike` says that every rule is one factor, so that nothing needs the bare scores."""
+        """Compute the products; if all rules are factors (`alike`), none needs the bare scores."""
         self.kernel, self.q, self.k, self.g = kernel, q, k, g
         self.visible = visible
         self.shape = (*q.shape[:2], k.shape[1])
@@ -202,18 +309,18 @@ class _Block:
         self._grams: dict[str, Floats] = {}
 
     def buffer(self, name: str) -> Floats:
-        """An array of one value for each pair of query and key."""
+        """Return an array of one value for each pair of query and key."""
         return self.kernel.buffer(name, self.shape, self.q.dtype)
 
     def gram(self, x: str, y: Floats) -> Floats:
-        """The products of the rows of y [cells, n, d] with each other, [cells, n, n]."""
+        """Return the products of the rows of y [cells, n, d] with each other, [cells, n, n]."""
         if x not in self._grams:
             shape = (*y.shape[:2], y.shape[1])
             self._grams[x] = _product(y, y, self.kernel.buffer(f"gram {x}", shape, y.dtype))
         return self._grams[x]
 
     def strips(self) -> Iterator[tuple[slice, slice]]:
-        """Slices of cells and rows that are worked on together: whole cells, or rows of one."""
+        """Yield slices of cells and rows to work on together: whole cells, or rows of one."""
         cells, rows, n_k = self.shape
         deep = max(1, STRIP_ENTRIES // (rows * n_k))
         high = rows if rows * n_k <= STRIP_ENTRIES else max(1, STRIP_ENTRIES // n_k)
@@ -222,7 +329,7 @@ class _Block:
                 yield slice(cell, cell + deep), slice(row, row + high)
 
     def plain(self) -> _Shift:
-        """The scores themselves, shifted, for every rule that is one factor above 0."""
+        """Return the scores themselves, shifted, for every rule that is one factor above 0."""
         if self._plain is None:
             logits, d_weights = (
                 (self.scores, self._d_weights)
@@ -233,15 +340,16 @@ class _Block:
         return self._plain
 
     def of(self, logits: Floats) -> _Shift:
-        """The logits of a rule that looks at q and k."""
+        """Return the shifted logits of a rule that looks at q and k."""
         return self._shift(logits, self.buffer("own logits"), self.buffer("own d_weights"))
 
     def _shift(self, logits: Floats, shifted: Floats, d_weights: Floats) -> _Shift:
-        """Logits and dL/d weights less their values at the row's maximum, into the last two."""
+        """Subtract from logits and dL/d weights their values at the row's maximum."""
         cells, rows, n_k = self.shape
         dtype = self.q.dtype
         top = np.empty((cells, rows), np.intp)
         total, square = np.empty((2, cells, rows), dtype)
+        peaks = self.kernel.buffer("peaks", (cells, rows), dtype)
         ones = np.ones(n_k, dtype)
         for strip in self.strips():
             t, d, raw, at = shifted[strip], d_weights[strip], logits[strip], top[strip]
@@ -256,14 +364,19 @@ class _Block:
             np.subtract(raw, peak[..., np.newaxis], out=t)
             if self.visible is not None:
                 np.copyto(t, 0.0, where=~self.visible[strip])
+            peaks[strip] = peak
             raw = self._d_weights[strip]
+            if self.visible is not None:
+                raw = np.where(self.visible[strip], raw, 0.0)
             np.subtract(raw, raw.reshape(-1)[at][..., np.newaxis], out=d)
             np.vecdot(t, ones, out=total[strip])
             np.vecdot(t, t, out=square[strip])
-        return _Shift(shifted, d_weights, top, self._variance(shifted, total, square))
+        variance = self._variance(shifted, total, square)
+        largest = np.maximum(np.max(peaks, axis=-1), -np.min(peaks, axis=-1))
+        return _Shift(shifted, d_weights, top, largest, variance)
 
     def _variance(self, t: Floats, total: Floats, square: Floats) -> Floats:
-        """Unbiased variance of each row over its visible keys; 0 below two of them."""
+        """Return the unbiased variance of each row over its visible keys; 0 below two of them."""
         # In the dtype of the logits, also where it is one number for all rows.
         n = np.maximum(self.shape[2] if self.n_visible is None else self.n_visible, 1)
         n = n.astype(t.dtype)
@@ -279,7 +392,7 @@ class _Block:
 
 
 class _Arm:
-    """One scale rule: what it has found so far, block by block."""
+    """The measurements of one scale rule so far, block by block."""
 
     def __init__(
         self, rule: ScaleRule, q: Floats, k: Floats, *, whole: bool, grams: Mapping[str, bool]
@@ -297,12 +410,14 @@ class _Arm:
             for x in ("logits", "scores", "q", "k", "v")
         }
         self.sums: dict[str, Floats] = {}
-        self.variance, self.scale = np.zeros((2, n_cells))
+        self.variance = np.zeros(n_cells, np.result_type(dtype, np.float64))
+        self.scale = np.zeros(n_cells)
         self.counted, self.seen, self.dead = np.zeros((3, n_cells), np.intp)
-        self.n_entries = n_q * n_k
+        # Whether the sums over a cell are right; without a pair there is nothing to add up.
+        self.sound = np.full(n_cells, n_q * n_k > 0)
 
     def add(self, block: _Block, queries: slice, dead_below: float) -> None:
-        """Take in a block of queries."""
+        """Measure a block of queries."""
         rule, factor = self.rule, self.factor
         if factor is not None:
             shift = block.plain()
@@ -311,6 +426,7 @@ class _Arm:
             shift = block.of(logits)
         weights, d_logits = block.buffer("weights"), block.buffer("d_logits")
         norms = self._softmax(block, shift, factor or 1.0, weights, d_logits, queries, dead_below)
+        self.sound &= np.isfinite(shift.largest * (factor or 1.0))
         self._pool(block, shift.variance * (factor or 1.0) ** 2)
         self.norms["logits"][:, queries] = norms
         q_extra = k_extra = None
@@ -344,39 +460,51 @@ class _Arm:
                     self.sums[x] = part.copy()
 
     def result(self) -> Measured:
-        """The result when all blocks are in."""
+        """Return the result after the last block."""
         for x, total in self.sums.items():
             self.norms[x][:] = metrics.row_norms(total)
         if self.factor is not None:
             self.norms["k"] *= self.factor
         dtype = self.norms["q"].dtype
-        with np.errstate(invalid="ignore", divide="ignore"):
-            # Nothing to average is NaN.
-            std = np.sqrt(np.where(self.counted > 0, self.variance, np.nan) / self.counted)
-            scale = self.scale / self.seen
+        # Nothing to average is NaN.
+        std = np.sqrt(np.where(self.counted > 0, self.variance, np.nan) / self.counted)
+        scale = self.scale / self.seen
+        # Where squares over- or underflow, the definition does not take them.
+        limits = np.finfo(dtype)
+        safe = (self.variance >= limits.tiny / limits.eps * self.counted) & (self.variance < np.inf)
+        self.sound &= (safe | (self.counted == 0)) & (self.seen > 0)
         return Measured(
             scale=np.full_like(scale, self.factor) if self.factor is not None else scale,
             logit_std=std.astype(dtype),
             rows=self.rows,
             norms=self.norms,
-            dead_entries=(self.dead / self.n_entries).astype(dtype),
+            dead_entries=(self.dead / self.seen).astype(dtype),
         )
 
+    def undone(self, part: _Part) -> tuple[Mask, Mask]:
+        """Return which queries [cells, n_q] and keys [cells, n_k] are left to the definitions."""
+        finite = np.isfinite(self.rows.entropy_nats)
+        for x in ("logits", "scores", "q"):
+            finite &= np.isfinite(self.norms[x])
+        queries = part.queries | ~(finite | part.blind)
+        keys = part.keys | ~(np.isfinite(self.norms["k"]) & np.isfinite(self.norms["v"]))
+        everything = ~self.sound[:, np.newaxis]
+        return queries | everything, keys | everything
+
     def _pool(self, block: _Block, variance: Floats) -> None:
-        self.variance += np.sum(variance, axis=-1, dtype=np.float64)
+        self.variance += np.sum(variance, axis=-1, dtype=self.variance.dtype)
         n_cells, n_rows, n_k = block.shape
         n_visible = block.n_visible
         self.counted += (
             n_rows * (n_k > 1) if n_visible is None else np.count_nonzero(n_visible > 1, axis=-1)
         )
+        pairs = np.full(n_cells, n_rows * n_k) if n_visible is None else np.sum(n_visible, axis=-1)
+        self.seen += pairs
         if self.factor is None:
-            for cell in range(n_cells):
+            for cell in np.flatnonzero(pairs):
                 visible = None if block.visible is None else block.visible[cell]
-                pairs = n_rows * n_k if n_visible is None else int(np.sum(n_visible[cell]))
-                if pairs:
-                    mean = self.rule.mean_factor(block.q[cell], block.k[cell], visible)
-                    self.scale[cell] += mean * pairs
-                    self.seen[cell] += pairs
+                mean = self.rule.mean_factor(block.q[cell], block.k[cell], visible)
+                self.scale[cell] += mean * int(pairs[cell])
 
     def _softmax(
         self,
@@ -388,7 +516,7 @@ class _Arm:
         queries: slice,
         dead_below: float,
     ) -> Floats:
-        """Row metrics, weights, and the gradient of the logits with the norms of its rows."""
+        """Compute row metrics, weights, and the gradient of the logits with its row norms."""
         cells, rows, n_k = block.shape
         dtype = weights.dtype
         # Over the keys other than the largest, e the exponentials of their logits t and d their
@@ -424,7 +552,10 @@ class _Arm:
             np.vecdot(slope, slope, out=norm[strip])
             if dead_below > 0.0:
                 np.abs(slope, out=work)
-                self.dead[strip[0]] += _count(np.less(work, dead_below))
+                dead = np.less(work, dead_below)
+                if block.visible is not None:
+                    dead &= block.visible[strip]
+                self.dead[strip[0]] += _count(dead)
         self._finish(block, shift, factor, queries, (r, u, s2, s3))
         return _root(norm, lambda index: d_logits[index], n_k)
 
@@ -436,7 +567,7 @@ class _Arm:
         queries: slice,
         sums: tuple[Floats, Floats, Floats, Floats],
     ) -> None:
-        """Row metrics from sums over the keys other than the largest."""
+        """Compute row metrics from sums over the keys other than the largest."""
         r, u, s2, s3 = sums
         z = 1.0 + r
         gap = r / z
@@ -447,9 +578,11 @@ class _Arm:
         jacobian_sq = (gap * gap + 2.0 * a) / (z * z) + a * a + (s2 - 2.0 * s3 / z) / (z * z)
         n_visible, n_k = block.n_visible, block.shape[2]
         if n_visible is None:
-            normalized = entropy / math.log(n_k) if n_k > 1 else np.full_like(entropy, np.nan)
+            log_one = np.log(r.dtype.type(n_k)) if r.dtype == np.longdouble else math.log(n_k)
+            normalized = entropy / log_one if n_k > 1 else np.full_like(entropy, np.nan)
         else:
-            log_n = np.log(np.maximum(n_visible, 2)).astype(r.dtype)
+            count = np.maximum(n_visible, 2).astype(np.result_type(r.dtype, np.float64))
+            log_n = np.log(count).astype(r.dtype)
             normalized = np.where(n_visible > 1, entropy / log_n, np.nan)
         found = RowMetrics(
             entropy_nats=entropy,
@@ -475,7 +608,7 @@ class _Arm:
     def _norms(
         self, x: str, block: _Block, left: Floats, right: Floats, extra: Floats | None
     ) -> Floats:
-        """Norms [cells, rows] of the rows of left right + extra."""
+        """Return the norms [cells, rows] of the rows of left right + extra."""
         kernel = block.kernel
         shape, dtype = left.shape, right.dtype
         if extra is not None or not self.gram.get(x):
@@ -498,7 +631,12 @@ class _Arm:
             square = np.sum(work, axis=-2)
             np.multiply(stored, stored, out=work)
             own = np.sum(work, axis=-2)
-        bound = own * np.max(np.diagonal(gram, axis1=-2, axis2=-1), axis=-1)[..., np.newaxis]
+        squares = np.diagonal(gram, axis1=-2, axis2=-1)[:, np.newaxis]
+        if block.visible is not None:
+            # Whether digits were lost must not depend on a vector that the row does not see.
+            visible = block.visible if x == "q" else np.swapaxes(block.visible, -1, -2)
+            squares = np.where(visible, squares, 0.0)
+        bound = own * np.max(squares, axis=-1)
 
         def directly(index: tuple[NDArray[np.intp], ...]) -> Floats:
             found = np.empty((len(index[0]), right.shape[2]), dtype)
@@ -513,7 +651,7 @@ class _Arm:
 
 
 def _product(x: Floats, y: Floats, out: Floats) -> Floats:
-    """Products of all rows of x [cells, n, d] with all of y [cells, m, d]: [cells, n, m]."""
+    """Return products of all rows of x [cells, n, d] with all of y [cells, m, d], [cells, n, m]."""
     if x.shape[-1] == 1:
         # matmul has no fast loop for one column.
         return np.multiply(x, np.swapaxes(y, -1, -2), out=out)
@@ -521,7 +659,7 @@ def _product(x: Floats, y: Floats, out: Floats) -> Floats:
 
 
 def _count(mask: Mask) -> NDArray[np.intp]:
-    """Number of true entries of each cell, [cells, rows, n_k] -> [cells]."""
+    """Count the true entries of each cell, [cells, rows, n_k] -> [cells]."""
     flat = mask.reshape(len(mask), -1)
     if len(flat) == 1 or flat.shape[1] % 8:
         return np.array([np.count_nonzero(one) for one in flat])
@@ -531,7 +669,7 @@ def _count(mask: Mask) -> NDArray[np.intp]:
 
 
 def _chunks(where: Mask, width: int) -> Iterator[tuple[NDArray[np.intp], ...]]:
-    """Indices of the true entries, so many at once that rows of this width are a strip."""
+    """Yield indices of the true entries, as many at once as rows of this width fill a strip."""
     if where.any():
         index = np.nonzero(where)
         step = max(1, STRIP_ENTRIES // width)
@@ -542,7 +680,7 @@ def _chunks(where: Mask, width: int) -> Iterator[tuple[NDArray[np.intp], ...]]:
 def _root(
     square: Floats, rows: Callable[[tuple[NDArray[np.intp], ...]], Floats], width: int
 ) -> Floats:
-    """Norms from their squares; where those over- or underflow, from the rows themselves."""
+    """Return norms from their squares; where those over- or underflow, from the rows."""
     limits = np.finfo(square.dtype)
     norms = np.sqrt(square)
     for index in _chunks(~((square >= limits.tiny / limits.eps) & (square < np.inf)), width):
@@ -551,5 +689,5 @@ def _root(
 
 
 def _stored(x: Floats) -> Floats:
-    """A matrix as it lies in memory, row-major: itself or its transpose."""
+    """Return a matrix as it lies in memory, row-major: itself or its transpose."""
     return x if x.flags.c_contiguous else np.swapaxes(x, -1, -2)

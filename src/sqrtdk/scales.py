@@ -1,10 +1,13 @@
-"""Scale rules: what turns the scores q·k into the logits that the softmax sees.
+"""Scale rules: they turn the scores q·k into the logits that the softmax sees.
 
 An entry of `scale_rules` in the configuration names one of these formulas and its parameters
 (`inverse: {rule: power, exponent: 1}`), so a new arm is one line of YAML. A formula that is a
 factor of the sizes is a function that returns a number. One that looks at q and k returns a
 `ScaleRule`, and gives its gradient by hand, through the norms as well. d_k may lie between whole
 numbers, where the exact curves are drawn.
+
+With a mask, a hidden pair of query and key has no part in a visible logit, a mean or a gradient,
+whatever q and k hold there.
 """
 
 import math
@@ -15,11 +18,12 @@ from typing import Any
 import numpy as np
 
 from sqrtdk.attention import Factor, Floats, Mask, ScaleGradients, ScaleRule, as_rule
+from sqrtdk.checks import check_number
 from sqrtdk.metrics import row_norms
 
 
 def constant(d_k: float, n_k: int, *, value: float) -> float:
-    """The same factor at every size; 1 is attention without scaling.
+    """One factor at every size; 1 is attention without scaling.
 
     >>> constant(64, 256, value=1)
     1.0
@@ -77,44 +81,59 @@ def integer_sqrt(d_k: float, n_k: int) -> float:
     return 1.0 / math.isqrt(math.floor(d_k))
 
 
+quiet = np.errstate(over="ignore", invalid="ignore", divide="ignore")
+"""What is not finite is in the result, and a hidden pair is nothing to warn of."""
+
+
 @dataclass(frozen=True)
 class QKNorm:
     """Cosine similarity of q and k times `scale` (Henry et al. 2020, whose scale is learned).
 
     The direction of a zero vector is undefined. Here it is zero, as in PyTorch's `normalize`:
     its scores give logits 0, and no gradient flows through them into q or k.
+
+    Raises TypeError for a scale that is not a number, and ValueError for NaN and infinities.
     """
 
     scale: float
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scale", check_number("scale", self.scale))
+
+    @quiet
     def logits(self, scores: Floats, q: Floats, k: Floats, mask: Mask | None = None) -> Floats:
-        """`scale` * q·k / (|q| |k|)."""
+        """Return `scale` * q·k / (|q| |k|)."""
         of_q, of_k = self._norms(q, k)
         return self.scale * (scores / of_q / of_k)
 
+    @quiet
     def backward(
         self, d_logits: Floats, scores: Floats, q: Floats, k: Floats, mask: Mask | None = None
     ) -> ScaleGradients:
-        """Through the norms: d logits / d|q| = -logits/|q|, and d|q| / dq = q/|q|; so for k."""
+        """Go through the norms: d logits / d|q| = -logits/|q|, and d|q| / dq = q/|q|; so for k."""
         of_q, of_k = self._norms(q, k)
-        flow = d_logits * self.logits(scores, q, k)
+        flow = _visible(d_logits * self.logits(scores, q, k), mask)
         along_q = np.sum(flow, axis=-1)[..., :, np.newaxis]
         along_k = np.sum(flow, axis=-2)[..., :, np.newaxis]
         by_k = np.swapaxes(of_k, -1, -2)
+        of_query, of_key = -along_q * (q / of_q / of_q), -along_k * (k / by_k / by_k)
+        if mask is not None:
+            visible = np.broadcast_to(mask, flow.shape)
+            of_query = np.where(np.any(visible, axis=-1)[..., np.newaxis], of_query, 0.0)
+            of_key = np.where(np.any(visible, axis=-2)[..., np.newaxis], of_key, 0.0)
         return ScaleGradients(
-            scores=self.scale * (d_logits / of_q / of_k),
-            q=-along_q * (q / of_q / of_q),
-            k=-along_k * (k / by_k / by_k),
+            scores=_visible(self.scale * (d_logits / of_q / of_k), mask), q=of_query, k=of_key
         )
 
+    @quiet
     def mean_factor(self, q: Floats, k: Floats, mask: Mask | None = None) -> float:
-        """Mean over pairs of `scale` / (|q| |k|)."""
+        """Return the mean over pairs of `scale` / (|q| |k|)."""
         of_q, of_k = self._norms(q, k)
         return _mean(self.scale / of_q / of_k, mask)
 
     @staticmethod
     def _norms(q: Floats, k: Floats) -> tuple[Floats, Floats]:
-        """Divisors |q| [..., n_q, 1] and |k| [..., 1, n_k]."""
+        """Return the divisors |q| [..., n_q, 1] and |k| [..., 1, n_k]."""
         return _divisor(row_norms(q))[..., :, np.newaxis], _divisor(row_norms(k))[
             ..., np.newaxis, :
         ]
@@ -122,26 +141,39 @@ class QKNorm:
 
 @dataclass(frozen=True)
 class SoftCap:
-    """Logits cap * tanh(factor * scores / cap), which stay within ±cap (Gemma 2, 2024)."""
+    """Logits cap * tanh(factor * scores / cap), which stay within ±cap (Gemma 2, 2024).
+
+    Raises TypeError for a factor or cap that is not a number, and ValueError for NaN, infinities
+    and a cap of 0.
+    """
 
     factor: float
     cap: float
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "factor", check_number("factor", self.factor))
+        object.__setattr__(self, "cap", check_number("cap", self.cap))
+        if self.cap == 0:
+            raise ValueError("cap is 0.0; allowed: finite numbers other than 0")
+
+    @quiet
     def logits(self, scores: Floats, q: Floats, k: Floats, mask: Mask | None = None) -> Floats:
-        """The capped logits; the mask comes after, or a hidden key would have logit -cap."""
+        """Return the capped logits; the mask comes after, or a hidden key would have logit -cap."""
         capped: Floats = self.cap * np.tanh(scores * self.factor / self.cap)
         return capped
 
+    @quiet
     def backward(
         self, d_logits: Floats, scores: Floats, q: Floats, k: Floats, mask: Mask | None = None
     ) -> ScaleGradients:
-        """The slope of tanh x is 1 - tanh² x = 4e / (1 + e)² with e = exp(-2|x|)."""
+        """Multiply by the slope of tanh x, 1 - tanh² x = 4e / (1 + e)² with e = exp(-2|x|)."""
         # The second form keeps its digits where tanh rounds to 1.
         e = np.exp(-2.0 * np.abs(scores * self.factor / self.cap))
-        return ScaleGradients(d_logits * (self.factor * 4.0 * e / (1.0 + e) ** 2))
+        return ScaleGradients(_visible(d_logits * (self.factor * 4.0 * e / (1.0 + e) ** 2), mask))
 
+    @quiet
     def mean_factor(self, q: Floats, k: Floats, mask: Mask | None = None) -> float:
-        """The factor before the cap, which is the slope at score 0."""
+        """Return the factor before the cap, which is the slope at score 0."""
         return self.factor
 
 
@@ -153,27 +185,34 @@ class KeyNormSum:
     no gradient through its norm, which has a kink there.
     """
 
+    @quiet
     def logits(self, scores: Floats, q: Floats, k: Floats, mask: Mask | None = None) -> Floats:
-        """q·k_j / Σ|k|."""
+        """Return q·k_j / Σ|k|."""
         return scores / self._sum(k, mask)
 
+    @quiet
     def backward(
         self, d_logits: Floats, scores: Floats, q: Floats, k: Floats, mask: Mask | None = None
     ) -> ScaleGradients:
-        """Through the sum: d logits / d sum = -logits / sum, and the norm grows along the key."""
+        """Go through the sum: d logits / d sum = -logits / sum; the norm grows along the key."""
         total = self._sum(k, mask)
-        d_total = -np.sum(d_logits * (scores / total), axis=-1, keepdims=True) / total
+        flow = _visible(d_logits * (scores / total), mask)
+        d_total = -np.sum(flow, axis=-1, keepdims=True) / total
         d_norm = np.sum(d_total if mask is None else np.where(mask, d_total, 0.0), axis=-2)
-        unit = k / _divisor(row_norms(k))[..., np.newaxis]
-        return ScaleGradients(d_logits / total, k=d_norm[..., np.newaxis] * unit)
+        of_key = d_norm[..., np.newaxis] * (k / _divisor(row_norms(k))[..., np.newaxis])
+        if mask is not None:
+            seen = np.any(np.broadcast_to(mask, d_logits.shape), axis=-2)
+            of_key = np.where(seen[..., np.newaxis], of_key, 0.0)
+        return ScaleGradients(_visible(d_logits / total, mask), k=of_key)
 
+    @quiet
     def mean_factor(self, q: Floats, k: Floats, mask: Mask | None = None) -> float:
-        """Mean over pairs of 1 / Σ|k|; without a mask it is the same for all of one head."""
+        """Return the mean over pairs of 1 / Σ|k|; without a mask one number for all of one head."""
         return _mean(1.0 / self._sum(k, mask), mask)
 
     @staticmethod
     def _sum(k: Floats, mask: Mask | None) -> Floats:
-        """The divisor [..., 1 or n_q, 1]."""
+        """Return the divisor [..., 1 or n_q, 1]."""
         norms = row_norms(k)[..., np.newaxis, :]
         seen = norms if mask is None else np.where(mask, norms, 0.0)
         return _divisor(np.sum(seen, axis=-1, keepdims=True))
@@ -193,7 +232,7 @@ def soft_cap(
 
 
 def key_norm_sum(d_k: float, n_k: int) -> ScaleRule:
-    """`KeyNormSum`; of unrelated vectors the logits have standard deviation 1/n_k or so."""
+    """`KeyNormSum`; logits of unrelated vectors have standard deviation about 1/n_k."""
     return KeyNormSum()
 
 
@@ -212,16 +251,19 @@ parameters by keyword, and raises ValueError for a parameter out of range."""
 
 
 def rule(entry: dict[str, Any], *, d_k: float, n_k: int) -> ScaleRule:
-    """The rule of one entry of `scale_rules`, such as `{"rule": "power", "exponent": 0.5}`.
+    """Return the rule of one entry of `scale_rules`, such as `{"rule": "power", "exponent": 0.5}`.
 
-    Raises ValueError or ArithmeticError for a parameter out of range at these sizes.
+    Raises ValueError or ArithmeticError for a size or a parameter out of range.
     """
+    for name, size in (("d_k", d_k), ("n_k", n_k)):
+        if not (size >= 1 and math.isfinite(size)):
+            raise ValueError(f"{name} is {size}; allowed: finite numbers from 1")
     parameters = {name: value for name, value in entry.items() if name != "rule"}
     return as_rule(RULES[entry["rule"]](d_k, n_k, **parameters))
 
 
 def factor(entry: dict[str, Any], *, d_k: float, n_k: int) -> float | None:
-    """The number that an entry multiplies every score by; None where it looks at the arrays.
+    """Return the number that an entry multiplies every score by; None where it needs the arrays.
 
     Needs no arrays. The exact expectations of `theory` hold where it is a number. Raises what
     `rule` raises.
@@ -236,7 +278,7 @@ def factor(entry: dict[str, Any], *, d_k: float, n_k: int) -> float | None:
 
 
 def is_factor(entry: dict[str, Any]) -> bool:
-    """Whether an entry multiplies every score by one number, at every size.
+    """Return whether an entry multiplies every score by one number, at every size.
 
     >>> is_factor({"rule": "qk_norm", "scale": 8})
     False
@@ -256,13 +298,18 @@ def _above_0(name: str, value: float) -> float:
 
 
 def _divisor(norms: Floats) -> Floats:
-    """Norms to divide by: infinite where they are 0, so that the quotient is 0, not NaN."""
+    """Return norms to divide by: infinite where they are 0, so that the quotient is 0, not NaN."""
     return np.where(norms == 0.0, np.inf, norms)
 
 
+def _visible(pairs: Floats, mask: Mask | None) -> Floats:
+    """Return the pairs [..., n_q, n_k] with 0 where they are hidden."""
+    return pairs if mask is None else np.where(mask, pairs, 0.0)
+
+
 def _mean(factors: Floats, mask: Mask | None) -> float:
-    """Mean of the factors [..., 1 or n_q, 1 or n_k] over the visible pairs."""
+    """Return the mean of the factors [..., 1 or n_q, 1 or n_k] over the visible pairs."""
     if mask is None:
-        return float(np.mean(factors, dtype=np.float64))
+        return float(np.mean(factors, dtype=np.float64)) if factors.size else math.nan
     each, visible = np.broadcast_arrays(factors, mask)
-    return float(np.mean(each, dtype=np.float64, where=visible))
+    return float(np.mean(each, dtype=np.float64, where=visible)) if visible.any() else math.nan

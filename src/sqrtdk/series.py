@@ -11,9 +11,7 @@ from typing import Any, Literal, NamedTuple
 import pandas as pd
 
 from sqrtdk.estimates import Curve, Estimate, MissingError, ratio
-
-UNRELATED = ("gaussian", "rademacher", "uniform", "student_t", "sphere")
-"""The input laws that draw q and k independently of each other: the chapter's unrelated vectors."""
+from sqrtdk.inputs import law_of
 
 
 @dataclass(frozen=True)
@@ -89,8 +87,8 @@ def series_of(settings: Mapping[str, Any], table: pd.DataFrame) -> list[Series]:
         for row in frame.sort_values("d_k").to_dict("records"):
             curve = curves.setdefault((row["scaling"], row["metric"]), {})
             curve[row["d_k"]] = Estimate(*(row[x] for x in ("mean", "ci_low", "ci_high", "exact")))
-        law = settings["inputs"].get(at["inputs"], {}).get("law")
-        unrelated = law in UNRELATED
+        law = law_of(settings["inputs"].get(at["inputs"], {}))
+        unrelated = law is not None and law.unrelated
         named = [axis for axis in axes if axis in varying or (axis == "inputs" and not unrelated)]
         label = ", ".join(f"{axis} = {at[axis]}" for axis in named)
         result.append(Series(label, at, unrelated, arms, curves))
