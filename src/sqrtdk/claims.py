@@ -15,10 +15,22 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from sqrtdk import commands, config, judges, judges_recall, learning, rates, summary, tables, twins
+from sqrtdk import (
+    commands,
+    config,
+    contrasts,
+    judges,
+    judges_recall,
+    learning,
+    rates,
+    summary,
+    tables,
+    twins,
+)
 from sqrtdk.estimates import (
     MissingError,
 )
+from sqrtdk.experiments import scaling
 from sqrtdk.experiments.encoder_decoder import SOLVED
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.judges import (
@@ -320,7 +332,11 @@ CLAIMS = (
     ),
 )
 
-SCHEMAS: dict[str, tuple[Column, ...]] = {"rates": rates.COLUMNS, "twins": twins.COLUMNS}
+SCHEMAS: dict[str, tuple[Column, ...]] = {
+    "contrasts": contrasts.columns(scaling.COLUMNS),
+    "rates": rates.COLUMNS,
+    "twins": twins.COLUMNS,
+}
 """The tables that decide a claim beside the summaries."""
 
 
@@ -431,15 +447,27 @@ def ledger(
     found = {(name, "summary"): table for name, table in summaries.items()} | dict(others or {})
     result = []
     for claim in CLAIMS:
-        subjects = claim.subjects or series_of
         own, *also = (
-            subjects(run.settings[name], found[name, claim.table])
+            _subjects(claim, run.settings[name], found, name)
             if (name, claim.table) in found
             else []
             for name in (claim.experiment, *claim.also)
         )
         result.append(judge(claim, own, [one for found in also for one in found]))
     return result
+
+
+def _subjects(
+    claim: Claim,
+    settings: Mapping[str, Any],
+    found: Mapping[tuple[str, str], pd.DataFrame],
+    experiment: str,
+) -> Sequence[Subject]:
+    """Return what a claim is judged by, of one experiment's tables."""
+    table = found[experiment, claim.table]
+    if claim.subjects is not None:
+        return claim.subjects(settings, table)
+    return series_of(settings, table, found.get((experiment, "contrasts")))
 
 
 def main() -> None:

@@ -18,6 +18,9 @@ from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.keys import Column
 from sqrtdk.series import scaled_arm
 
+COMPARED = ("scaling", "related")
+"""Experiments with this table. `training` compares its arms at their best rates, in rates.csv."""
+
 
 def columns(runs: Sequence[Column]) -> tuple[Column, ...]:
     """Return the columns of contrasts.csv: the axes of runs.csv without arm and seed, and these."""
@@ -51,13 +54,17 @@ def contrast(
     axes = [c.name for c in schema if c.axis and c.name not in ("scaling", "seed")]
     metrics = sorted((c for c in schema if not c.axis), key=lambda c: c.name)
     for group, frame in runs.groupby(axes, sort=True):
-        arms = {name: rows.set_index("seed") for name, rows in frame.groupby("scaling", sort=True)}
-        if under not in arms:
+        arms = {
+            str(name): found.set_index("seed")
+            for name, found in frame.groupby("scaling", sort=True)
+        }
+        if under is None or under not in arms:
             continue
         at = dict(zip(axes, group, strict=True))
         for metric in metrics:
             for over in (name for name in arms if name != under):
-                both = pd.concat([arms[x][metric.name] for x in (over, under)], axis=1).dropna()
+                pairs = {"over": arms[over][metric.name], "under": arms[under][metric.name]}
+                both = pd.DataFrame(pairs).dropna()
                 if both.empty:
                     continue
                 pair = both.to_numpy(dtype=float).T

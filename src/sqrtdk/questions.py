@@ -11,7 +11,17 @@ from pathlib import Path
 
 import pandas as pd
 
-from sqrtdk import claims, commands, config, distances, judges, judges_recall, summary, tables
+from sqrtdk import (
+    claims,
+    commands,
+    config,
+    contrasts,
+    distances,
+    judges,
+    judges_recall,
+    summary,
+    tables,
+)
 from sqrtdk.estimates import Estimate, MissingError, estimate, last, past, percent
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.keys import Column
@@ -120,8 +130,10 @@ def rows(run: config.Run, folder: Path) -> list[tables.Row]:
         return summary.read(folder / experiment / "summary.csv", schema)
 
     def series(experiment: str) -> list[Series]:
-        table = table_of(experiment)
-        return series_of(run.settings[experiment], table)
+        table, path = table_of(experiment), folder / experiment / "contrasts.csv"
+        schema = contrasts.columns(EXPERIMENTS[experiment].COLUMNS)
+        paired = summary.read(path, schema) if path.is_file() else None
+        return series_of(run.settings[experiment], table, paired)
 
     def of_distances() -> str:
         if "scaling" not in run.settings:

@@ -47,7 +47,9 @@ STATISTICS = (
         optional=True,
     ),
     Column("exact", "Exact expectation, where theory has one.", optional=True),
-    Column("z", "(mean - exact) in standard errors of the mean; of squares for rms.", optional=True),
+    Column(
+        "z", "(mean - exact) in standard errors of the mean; of squares for rms.", optional=True
+    ),
 )
 
 
@@ -67,7 +69,7 @@ def summarize(
     axes = [c.name for c in schema if c.axis and c.name != "seed"]
     result = []
     for group, frame in runs.groupby(axes, sort=True):
-        at = dict(zip(axes, group, strict=True))
+        at: dict[str, Any] = dict(zip(axes, group, strict=True))
         for metric in (c for c in schema if not c.axis):
             values = frame[metric.name].dropna().to_numpy(dtype=float)
             if len(values):
