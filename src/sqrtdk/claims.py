@@ -235,8 +235,10 @@ CLAIMS = (
         f"True where the root mean square of z is between {summary.RMS_Z[0]} and "
         f"{summary.RMS_Z[1]} and the largest |z| below {summary.MAX_ABS_Z}; false elsewhere. z is "
         "the deviation in standard errors, brought from Student's t to the normal scale. Every "
-        f"float64 mean with an exact value and at least {summary.GATED_SEEDS} seeds counts, but "
-        f"those of {' and '.join(summary.REDUNDANT)}, whose z is that of another metric.",
+        f"float64 mean with an exact value and at least {summary.GATED_SEEDS} seeds counts, once "
+        "where metrics or arms of one draw have the same |z|. The rule cannot see errors far below "
+        "the standard error of every mean, nor errors in what has no exact value: medians, "
+        "quantiles, shares, other input laws, and rules that look at q and k.",
         "scaling-entropy",
         judges.agreement,
         subjects=lambda _, table: [Whole(table)],
