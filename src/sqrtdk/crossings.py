@@ -67,7 +67,7 @@ COLUMNS = (
     Column(
         "ci_low",
         "Where the ends of the 95 % intervals cross, lower, less what interpolation may be wrong. "
-        "1 where an end is past the level at every d_k of the grid above 1.",
+        "1 where an end is past the level at every d_k.",
         optional=True,
     ),
     Column(
@@ -78,7 +78,7 @@ COLUMNS = (
     Column(
         "beyond",
         "Where there is no crossing: never, if it is not past the level at the grid's largest "
-        "d_k; always, if it is past it at the smallest d_k above 1.",
+        "d_k; always, if it is past it at the smallest (of gradients, the smallest above 1).",
         read=str,
     ),
     Column("exact", "The exact d_k; inf where there is none. Empty without theory.", optional=True),
@@ -102,7 +102,7 @@ def rows(
                 curve = (
                     series.curve("unscaled", metric)
                     if quantity in LEVELS
-                    else series.ratio(quantity)
+                    else _above_one(series.ratio(quantity))
                 )
             except MissingError:
                 continue
@@ -119,16 +119,19 @@ def rows(
             }
 
 
+def _above_one(ratios: Curve) -> Curve:
+    """Return ratios of arms without d_k = 1, where the arms are the same."""
+    return {d_k: point for d_k, point in ratios.items() if d_k > 1}
+
+
 def _past_from(curve: Curve, level: float, *, above: bool) -> tuple[Estimate, str]:
     """Return from which d_k on the curve stays past the level; without one, never or always."""
-    # At d_k = 1 the arms are the same, and a ratio of 1 there is no crossing.
-    above_one = {d_k: point for d_k, point in curve.items() if d_k > 1}
-    past = [point.mean > level if above else point.mean < level for point in above_one.values()]
+    past = [point.mean > level if above else point.mean < level for point in curve.values()]
     if not past or not past[-1]:
         return Estimate(math.nan), "never"
     if all(past):
         return Estimate(math.nan), "always"
-    return crossing(above_one, level) or Estimate(math.nan), ""
+    return crossing(curve, level) or Estimate(math.nan), ""
 
 
 def _exact(quantity: str, n_k: int) -> float:
