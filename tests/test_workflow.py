@@ -520,10 +520,10 @@ def run_project(root: Path) -> Run:
         ("report/page.py", set()),
         ("figures/scaling.py", {"draw_scaling"}),
         ("crossings.py", {"cross", "draw_scaling"}),
-        ("theory.py", {"expect", "curve", "summarize", "cross", "draw_scaling"}),
+        ("theory.py", {"expect", "curve", "summarize", "contrast", "cross", "draw_scaling"}),
         (
             "cells.py",
-            {"measure", "merge", "curve", "summarize"}
+            {"measure", "merge", "contrast", "curve", "summarize"}
             | {"exemplify", "spread", "cross", "locate", "draw_scaling"},
         ),
     ],

@@ -62,7 +62,8 @@ def median_interval(values: np.ndarray, *, confidence: float = 0.95) -> tuple[fl
     """
     count = len(values)
     # So many values may be left out at either end: the median is beyond them too rarely.
-    out = sum(bool(bdtr(i, count, 0.5) <= (1 - confidence) / 2) for i in range(count // 2))
+    beyond = bdtr(np.arange(count // 2), count, 0.5)
+    out = int(np.count_nonzero(beyond <= (1 - confidence) / 2))
     if out == 0:
         return np.nan, np.nan
     ordered = np.sort(values)
@@ -133,7 +134,7 @@ def share_interval(
         effective = mean * (1 - mean) / error if error > 0 else float(number)
     else:
         effective = float(seeds * (independent or counted))
-    effective *= float(stdtrit(max(number - 1, 1), 0.975) / stdtrit(seeds - 1, 0.975)) ** 2
+    effective *= float(ndtri(0.975) / stdtrit(seeds - 1, 0.975)) ** 2
     effective = min(max(effective, seeds), number)
     events, others = mean * effective, (1 - mean) * effective
     low = float(betaincinv(events, others + 1, 0.025)) if mean > 0 else 0.0
