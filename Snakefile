@@ -26,6 +26,7 @@ localrules:
     all,
     configure,
     merge,
+    contrast,
     curve,
     summarize,
     exemplify,
@@ -129,6 +130,25 @@ rule merge:
         "python -m sqrtdk.runs {input.config} {wildcards.experiment} {output} 2> {log}"
 
 
+rule contrast:
+    "Ratios of arms that share their draws, with paired intervals."
+    input:
+        config=rules.configure.output,
+        runs=rules.merge.output,
+        code=code("sqrtdk.contrasts"),
+    output:
+        f"{flow.folder}/{{experiment}}/contrasts.csv",
+    log:
+        f"{flow.folder}/logs/{{experiment}}-contrast.log",
+    benchmark:
+        f"{flow.folder}/logs/{{experiment}}-contrast.tsv"
+    conda:
+        "environment.yml"
+    shell:
+        "python -m sqrtdk.contrasts {input.config} {wildcards.experiment}"
+        " {input.runs} {output} 2> {log}"
+
+
 rule curve:
     "Collect the exact curves of every metric that theory covers."
     input:
@@ -223,6 +243,7 @@ rule cross:
     input:
         config=rules.configure.output,
         summary=f"{flow.folder}/scaling/summary.csv",
+        contrasts=f"{flow.folder}/scaling/contrasts.csv",
         code=code("sqrtdk.crossings"),
     output:
         f"{flow.folder}/scaling/crossings.csv",
@@ -233,7 +254,8 @@ rule cross:
     conda:
         "environment.yml"
     shell:
-        "python -m sqrtdk.crossings {input.config} {input.summary} {output} 2> {log}"
+        "python -m sqrtdk.crossings {input.config} {input.summary} {input.contrasts} {output}"
+        " 2> {log}"
 
 
 rule rate:

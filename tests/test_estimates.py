@@ -32,11 +32,45 @@ def test_the_interval_covers_the_mean_in_95_percent_of_samples() -> None:
 def test_rms_columns_pool_the_squares() -> None:
     found = estimates.statistics(np.array([3.0, 4.0, 5.0]), pool="rms")
     low, high = estimates.interval(np.array([9.0, 16.0, 25.0]))
-    assert found["mean"] == math.sqrt(50 / 3)
-    # The lower end of the squares' interval is below 0, where a square cannot be.
+    mean = 50 / 3
+    assert found["mean"] == math.sqrt(mean)
+    # The lower end of the squares' own interval is below 0, where a square cannot be. That of
+    # their logarithm has the same half-width over the mean (delta method).
     assert low < 0
-    assert (found["ci_low"], found["ci_high"]) == (0.0, math.sqrt(high))
+    half = (high - mean) / mean
+    ends = math.sqrt(mean * math.exp(-half)), math.sqrt(mean * math.exp(half))
+    assert (found["ci_low"], found["ci_high"]) == pytest.approx(ends, rel=1e-14)
     assert (found["sd"], found["median"]) == (1.0, 4.0)
+
+
+def test_typical_rows_are_the_median_over_seeds() -> None:
+    values = np.array([1e-9, 1e-5, 1e-7, 3e-2, 1e-6, 2e-8])
+    found = estimates.statistics(values, pool="median")
+    # The middle two are decades apart, so their geometric mean; the interval of six is their span.
+    assert found["mean"] == pytest.approx(math.sqrt(1e-7 * 1e-6), rel=1e-15)
+    assert (found["ci_low"], found["ci_high"]) == (1e-9, 3e-2)
+    assert math.isnan(found["z"])
+    # Below six seeds, Student's interval of the logarithms.
+    few = estimates.statistics(values[:3], pool="median")
+    logs = np.log(values[:3])
+    half = 4.302652729749464 * np.std(logs, ddof=1) / math.sqrt(3)
+    assert few["mean"] == 1e-7
+    assert math.log(few["ci_high"]) == pytest.approx(np.mean(logs) + half, rel=1e-12)
+    assert few["ci_low"] < few["mean"] < few["ci_high"]
+
+
+def test_typical_rows_that_underflow_are_known_to_be_small() -> None:
+    found = estimates.statistics(np.array([0.0, 0.0, 1e-300, 1e-200, 1e-9, 1e-8]), pool="median")
+    assert (found["mean"], found["ci_low"], found["ci_high"]) == (
+        pytest.approx(1e-250, rel=1e-13), 0.0, 1e-8
+    )  # fmt: skip
+    # Below six seeds a zero has no logarithm, and there is no interval.
+    few = estimates.statistics(np.array([0.0, 1e-9, 1e-8]), pool="median")
+    assert few["mean"] == 1e-9
+    assert math.isnan(few["ci_low"])
+    # All of them 0, such as the gradient by the logits of one key: nothing varies.
+    none = estimates.statistics(np.zeros(3), pool="median")
+    assert (none["mean"], none["ci_low"], none["ci_high"]) == (0, 0, 0)
 
 
 def test_one_seed_has_a_mean_and_no_interval() -> None:
@@ -45,7 +79,7 @@ def test_one_seed_has_a_mean_and_no_interval() -> None:
     assert all(math.isnan(found[name]) for name in ("sd", "ci_low", "ci_high", "exact", "z"))
 
 
-@pytest.mark.parametrize("pool", ["mean", "rms"])
+@pytest.mark.parametrize("pool", ["mean", "rms", "median"])
 @pytest.mark.parametrize("size", [1e-200, 1e-300, 1e200])
 def test_statistics_scale_with_the_values_at_any_magnitude(pool: str, size: float) -> None:
     values = np.random.default_rng(3).uniform(1, 9, 20)
@@ -55,7 +89,7 @@ def test_statistics_scale_with_the_values_at_any_magnitude(pool: str, size: floa
     for name in ("mean", "sd", "median", "ci_low", "ci_high", "exact"):
         assert found[name] == pytest.approx(size * plain[name], rel=1e-14, abs=0)
     assert plain["ci_low"] < plain["mean"] < plain["ci_high"]
-    assert found["z"] == pytest.approx(plain["z"], rel=1e-13)
+    assert found["z"] == pytest.approx(plain["z"], rel=1e-13, nan_ok=True)
 
 
 def test_statistics_of_zeros_and_of_the_smallest_number() -> None:
@@ -81,7 +115,13 @@ def test_a_range_over_d_k_has_the_ends_of_its_points() -> None:
     curve = {1: Estimate(4.0, 3.8, 4.2), 4: Estimate(3.0, 2.9, 3.1), 16: Estimate(3.5, 3.4, 3.6)}
     found = estimates.relative_range(curve)
     assert found.mean == 0.25
-    assert (found.low, found.high) == (1 - 3.1 / 3.8, 1 - 2.9 / 4.2)
+    # The points are independent: half-widths of the logarithms add up as squares. Upper end: of
+    # 4.2 over 4 and 3 over 2.9. Lower end: of 4 over 3.8 and 3.1 over 3, with the quantile for
+    # three pairs at once, 2.388 (tables of Šidák's) instead of 1.960.
+    high = math.hypot(math.log(4.2 / 4), math.log(3 / 2.9))
+    low = math.hypot(math.log(4 / 3.8), math.log(3.1 / 3)) * 2.388 / 1.960
+    assert found.high == pytest.approx(1 - 0.75 * math.exp(-high), rel=1e-14)
+    assert found.low == pytest.approx(1 - 0.75 * math.exp(low), abs=1e-4)
 
 
 def test_a_range_is_never_below_nothing_or_above_all() -> None:

@@ -330,7 +330,7 @@ def test_one_seed_has_no_interval_and_says_so(what):
 def test_the_band_says_what_it_is_and_on_how_many_seeds_it_rests(what):
     (said,) = [text for text in texts(build(what, summary_table())) if "Band" in text]
     said = " ".join(said.split())
-    assert "95 % t-interval of the mean over 13 seeds" in said
+    assert "95 % interval over 13 seeds" in said
     assert "n_q = 11, inputs = gaussian, dtype = float64" in said
 
 

@@ -65,7 +65,7 @@ def test_the_chain_of_causes_has_its_numbers_and_three_sentences() -> None:
         "to the power 0.5",
         "so that the softmax saturates: at d_k = 1024, ",
         "The typical gradient then vanishes: ",
-        "a few rows carry the rest: the largest 1 %",
+        "a few rows carry the rest: on average the largest of 8 rows holds ",
         "Dividing by √d_k keeps the softmax as it was: ",
         "(n_k = 16)",
     ):

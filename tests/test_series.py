@@ -1,5 +1,6 @@
 """Series: what stands together, and which arm is which."""
 
+import pandas as pd
 import pytest
 from test_claims import LAWS, RULES, table
 
@@ -53,3 +54,17 @@ def test_a_series_is_of_unrelated_vectors_where_its_law_says_so() -> None:
         "sphere": True,
         "shifted": False,
     }
+
+
+def test_a_ratio_has_the_paired_interval_where_there_is_one() -> None:
+    frame = table(n_k=[16])
+    (alone,) = series_of(SETTINGS, frame)
+    row = {"n_k": 16, "n_q": 8, "inputs": "gaussian", "dtype": "float64", "metric": "grad_q_rms"}
+    arms = {"over": "off", "under": "on", "n_seeds": 20}
+    ends = {"ratio": 2.0, "ci_low": 1.9, "ci_high": 2.1}
+    paired = pd.DataFrame([{"d_k": 4} | row | arms | ends])
+    (one,) = series_of(SETTINGS, frame, paired)
+    assert one.ratio("grad_q_rms")[4][:3] == (2.0, 1.9, 2.1)
+    # Elsewhere the ends of both arms' intervals.
+    assert one.ratio("grad_q_rms")[16] == alone.ratio("grad_q_rms")[16]
+    assert one.ratio("grad_k_rms") == alone.ratio("grad_k_rms")

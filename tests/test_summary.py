@@ -99,7 +99,8 @@ def test_normal_scores_are_as_likely_as_their_t_on_both_sides() -> None:
 
 
 def gated(z: list[float], n_seeds: int) -> summary.Gate:
-    frame = pd.DataFrame({"z": z, "n_seeds": n_seeds, "metric": "norm", "dtype": "float64"})
+    axes = {"d_k": range(len(z)), "n_k": 2, "n_q": 1, "inputs": "gaussian", "dtype": "float64"}
+    frame = pd.DataFrame({"z": z, "n_seeds": n_seeds, "metric": "norm"} | axes)
     found = summary.gate(frame)
     assert found is not None
     return found
@@ -121,6 +122,28 @@ def test_the_gate_looks_at_both_sides() -> None:
     assert not gated([x / 2 for x in ones], 1000).passed
     assert not gated([x * 1.5 for x in ones], 1000).passed
     assert not gated([*ones, 6.0], 1000).passed
+
+
+def test_the_gate_counts_a_mean_once_that_repeats_another_of_its_draw() -> None:
+    axes = {"n_k": 2, "n_q": 1, "inputs": "gaussian", "dtype": "float64", "n_seeds": 1000}
+    z = {
+        ("entropy_nats", "off"): 1.1,
+        ("entropy_normalized", "off"): 1.1 + 1e-12,
+        ("max_weight", "off"): 0.7,
+        ("max_weight_gap", "off"): -0.7,
+        ("entropy_nats", "on"): -0.4,
+    }
+    frame = pd.DataFrame(
+        [
+            {"d_k": d_k, "metric": metric, "scaling": arm, "z": value} | axes
+            for d_k in (4, 16)
+            for (metric, arm), value in z.items()
+        ]
+    )
+    found = summary.gate(frame)
+    # Three distinct means in each of two draws; the same z in another draw is another mean.
+    assert found is not None
+    assert (found.points, found.draws) == (6, 2)
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00", b'd_k,"x\n', b"d_k\n1,2,3\n4\n", b"\0"])

@@ -110,6 +110,8 @@ def test_fields_have_the_shape_of_sigma() -> None:
         (lambda: expectations(5, 5, math.inf), "scale must be finite and >= 0, got inf"),
         (lambda: theory.half_entropy_d_k(1), "needs n_k >= 2, got 1"),
         (lambda: theory.gradient_crossing_d_k(1), "needs n_k >= 2, got 1"),
+        (lambda: theory.one_hot_d_k(1), "needs n_k >= 2, got 1"),
+        (lambda: theory.one_hot_d_k(8, 1.0), "level must be between 0 and 1, got 1"),
         (lambda: theory.median_max_weight_gap(1.0, 1), "needs n_k >= 2, got 1"),
         (lambda: theory.expected_max(0), "n_k must be >= 1, got 0"),
     ],
@@ -330,6 +332,16 @@ def test_half_of_the_entropy_is_gone_at_the_onset(n_k: int, printed: float) -> N
     assert d_k == pytest.approx(printed, abs=0.051)  # Half a unit in the last digit.
     # The root is found to 1e-9 in d_k and the slope is below 1 nat per dimension.
     assert expectations(n_k, d_k, 1.0).entropy_nats == pytest.approx(math.log(n_k) / 2, abs=2e-9)
+
+
+def test_the_largest_weight_is_nearly_one_from_the_exact_onset_on() -> None:
+    # 395 is from an independent quadrature (shown with three digits).
+    d_k = theory.one_hot_d_k(256)
+    assert d_k == pytest.approx(395, abs=0.5)
+    # The root is found to 1e-10 of d_k, where the mean rises by 1e-4 per dimension.
+    assert expectations(256, d_k, 1.0).max_weight == pytest.approx(0.9, abs=1e-10)
+    # Two keys have a largest weight of at least 1/2 at every d_k.
+    assert theory.one_hot_d_k(2, 0.5) == 1.0
 
 
 @pytest.mark.parametrize(("n_k", "printed"), [(16, 20), (64, 430), (256, 8536)])

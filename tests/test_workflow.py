@@ -518,7 +518,7 @@ def run_project(root: Path) -> Run:
     return snakemake(root, "scaling", "--config", "name=mine", *TINY, root=root)
 
 
-SUMMARIZED = {"measure", "merge", "curve", "summarize", "cross", "draw_scaling"}
+SUMMARIZED = {"measure", "merge", "contrast", "curve", "summarize", "cross", "draw_scaling"}
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,22 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from sqrtdk import commands, config, judges, judges_recall, learning, rates, summary, tables, twins
+from sqrtdk import (
+    commands,
+    config,
+    contrasts,
+    judges,
+    judges_recall,
+    learning,
+    rates,
+    summary,
+    tables,
+    twins,
+)
 from sqrtdk.estimates import (
     MissingError,
 )
+from sqrtdk.experiments import scaling
 from sqrtdk.experiments.encoder_decoder import SOLVED
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.judges import (
@@ -223,8 +235,10 @@ CLAIMS = (
         f"True where the root mean square of z is between {summary.RMS_Z[0]} and "
         f"{summary.RMS_Z[1]} and the largest |z| below {summary.MAX_ABS_Z}; false elsewhere. z is "
         "the deviation in standard errors, brought from Student's t to the normal scale. Every "
-        f"float64 mean with an exact value and at least {summary.GATED_SEEDS} seeds counts, but "
-        f"those of {' and '.join(summary.REDUNDANT)}, whose z is that of another metric.",
+        f"float64 mean with an exact value and at least {summary.GATED_SEEDS} seeds counts, once "
+        "where metrics or arms of one draw have the same |z|. The rule cannot see errors far below "
+        "the standard error of every mean, nor errors in what has no exact value: medians, "
+        "quantiles, shares, other input laws, and rules that look at q and k.",
         "scaling-entropy",
         judges.agreement,
         subjects=lambda _, table: [Whole(table)],
@@ -320,7 +334,11 @@ CLAIMS = (
     ),
 )
 
-SCHEMAS: dict[str, tuple[Column, ...]] = {"rates": rates.COLUMNS, "twins": twins.COLUMNS}
+SCHEMAS: dict[str, tuple[Column, ...]] = {
+    "contrasts": contrasts.columns(scaling.COLUMNS),
+    "rates": rates.COLUMNS,
+    "twins": twins.COLUMNS,
+}
 """The tables that decide a claim beside the summaries."""
 
 
@@ -431,15 +449,27 @@ def ledger(
     found = {(name, "summary"): table for name, table in summaries.items()} | dict(others or {})
     result = []
     for claim in CLAIMS:
-        subjects = claim.subjects or series_of
         own, *also = (
-            subjects(run.settings[name], found[name, claim.table])
+            _subjects(claim, run.settings[name], found, name)
             if (name, claim.table) in found
             else []
             for name in (claim.experiment, *claim.also)
         )
         result.append(judge(claim, own, [one for found in also for one in found]))
     return result
+
+
+def _subjects(
+    claim: Claim,
+    settings: Mapping[str, Any],
+    found: Mapping[tuple[str, str], pd.DataFrame],
+    experiment: str,
+) -> Sequence[Subject]:
+    """Return what a claim is judged by, of one experiment's tables."""
+    table = found[experiment, claim.table]
+    if claim.subjects is not None:
+        return claim.subjects(settings, table)
+    return series_of(settings, table, found.get((experiment, "contrasts")))
 
 
 def main() -> None:

@@ -1,26 +1,42 @@
 """From which d_k on: where curves of the unscaled arm cross, measured and exact.
 
-One row says where half of the entropy is gone without scaling; the others, for each gradient,
-from which d_k on the unscaled arm is below the scaled one, for the root mean square and for the
-typical row. The two differ by orders of magnitude, which is the point of the table.
+Three rows are about the unscaled arm alone: where half of the entropy is gone, where the largest
+weight is nearly 1, and where half of the gradient's entries are dead. The others say, for each
+gradient, from which d_k on the unscaled arm is below the scaled one, for the root mean square and
+for the typical row. The two differ by orders of magnitude, which is the point of the table.
 """
 
 import math
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import pandas as pd
 
-from sqrtdk import commands, config, keys, summary, tables, theory
+from sqrtdk import commands, config, contrasts, judges, keys, summary, tables, theory
 from sqrtdk.estimates import Curve, Estimate, MissingError, crossing
 from sqrtdk.exact import is_covered
 from sqrtdk.experiments import scaling
 from sqrtdk.keys import Column
 from sqrtdk.series import series_of
 
-HALF = "half_entropy"
+HALF, ONE_HOT, DEAD = "half_entropy", "one_hot", "dead_entries"
+
+
+class _Level(NamedTuple):
+    metric: str
+    level: float
+    above: bool
+
+
+LEVELS = {
+    HALF: _Level("entropy_normalized", 0.5, above=False),
+    ONE_HOT: _Level("max_weight", judges.ONE_HOT, above=True),
+    DEAD: _Level("grad_logits_dead_entries", 0.5, above=True),
+}
+"""The quantities that are about the unscaled arm alone."""
+
 GRADIENTS: tuple[Literal["logits", "scores", "q", "k", "v"], ...] = (
     "logits",
     "scores",
@@ -33,24 +49,36 @@ COLUMNS = (
     *(keys.axis_column(key) for key in (keys.N_K, keys.N_Q, keys.INPUTS, keys.DTYPE)),
     Column(
         "quantity",
-        "half_entropy: where the unscaled entropy falls to half of ln n_k. Otherwise a column of "
-        "runs.csv: from where on it is smaller without scaling than with it.",
+        "half_entropy: where the unscaled entropy falls to half of ln n_k. one_hot: where the "
+        f"unscaled max_weight rises to {judges.ONE_HOT}. dead_entries: where the unscaled "
+        "grad_logits_dead_entries rises to 1/2. Otherwise a column of runs.csv: from where on it "
+        "is smaller without scaling than with it.",
         read=str,
         axis=True,
     ),
     Column(
         "d_k",
-        "The d_k of the last crossing, interpolated between values of the grid. Empty when there "
-        "is none.",
+        "The d_k of the last crossing, interpolated between values of the grid by a monotone "
+        "cubic of ln d_k, on the logit scale for shares and on the log scale for ratios. Empty "
+        "when there is none.",
         "dimensions",
         optional=True,
     ),
-    Column("ci_low", "Where the ends of the 95 % intervals cross, lower.", optional=True),
-    Column("ci_high", "Where the ends of the 95 % intervals cross, upper.", optional=True),
+    Column(
+        "ci_low",
+        "Where the ends of the 95 % intervals cross, lower, less what interpolation may be wrong. "
+        "1 where an end is past the level at every d_k.",
+        optional=True,
+    ),
+    Column(
+        "ci_high",
+        "The same, upper; inf where an end is not past the level at the largest d_k of the grid.",
+        optional=True,
+    ),
     Column(
         "beyond",
-        "Where there is no crossing: never, if it is not below at the grid's largest d_k; always, "
-        "if it is below at the smallest d_k above 1.",
+        "Where there is no crossing: never, if it is not past the level at the grid's largest "
+        "d_k; always, if it is past it at the smallest (of gradients, the smallest above 1).",
         read=str,
     ),
     Column("exact", "The exact d_k; inf where there is none. Empty without theory.", optional=True),
@@ -58,21 +86,27 @@ COLUMNS = (
 )
 
 
-def rows(settings: Mapping[str, Any], table: pd.DataFrame) -> Iterator[tables.Row]:
-    """Every crossing of every series of the summary table that can have one."""
+def rows(
+    settings: Mapping[str, Any], table: pd.DataFrame, paired: pd.DataFrame | None = None
+) -> Iterator[tables.Row]:
+    """Yield every crossing of every series of the summary table that can have one.
+
+    `paired` is contrasts.csv; without it the intervals of ratios ignore that arms share draws.
+    """
     quantities = [f"grad_{x}_{pooled}" for x in GRADIENTS for pooled in ("rms", "median")]
-    for series in series_of(settings, table):
+    for series in series_of(settings, table, paired):
         covered = is_covered(settings["inputs"][series.axes["inputs"]])
-        for quantity in (HALF, *quantities):
+        for quantity in (*LEVELS, *quantities):
+            metric, level, above = LEVELS.get(quantity, (quantity, 1.0, False))
             try:
-                curve, level = (
-                    (series.curve("unscaled", "entropy_normalized"), 0.5)
-                    if quantity == HALF
-                    else (series.ratio(quantity), 1.0)
+                curve = (
+                    series.curve("unscaled", metric)
+                    if quantity in LEVELS
+                    else _above_one(series.ratio(quantity))
                 )
             except MissingError:
                 continue
-            found, beyond = _below_from(curve, level)
+            found, beyond = _past_from(curve, level, above=above)
             yield {
                 **series.axes,
                 "quantity": quantity,
@@ -85,32 +119,39 @@ def rows(settings: Mapping[str, Any], table: pd.DataFrame) -> Iterator[tables.Ro
             }
 
 
-def _below_from(curve: Curve, level: float) -> tuple[Estimate, str]:
-    """From which d_k on the curve stays below the level; without one, never or always."""
-    # At d_k = 1 the arms are the same, and a ratio of 1 there is no crossing.
-    above_one = {d_k: point for d_k, point in curve.items() if d_k > 1}
-    below = [point.mean < level for point in above_one.values()]
-    if not below or not below[-1]:
+def _above_one(ratios: Curve) -> Curve:
+    """Return ratios of arms without d_k = 1, where the arms are the same."""
+    return {d_k: point for d_k, point in ratios.items() if d_k > 1}
+
+
+def _past_from(curve: Curve, level: float, *, above: bool) -> tuple[Estimate, str]:
+    """Return from which d_k on the curve stays past the level; without one, never or always."""
+    past = [point.mean > level if above else point.mean < level for point in curve.values()]
+    if not past or not past[-1]:
         return Estimate(math.nan), "never"
-    if all(below):
+    if all(past):
         return Estimate(math.nan), "always"
-    return crossing(above_one, level) or Estimate(math.nan), ""
+    return crossing(curve, level) or Estimate(math.nan), ""
 
 
 def _exact(quantity: str, n_k: int) -> float:
     """The exact crossing; infinite where there is none, NaN without theory."""
     if quantity == HALF:
         return theory.half_entropy_d_k(n_k)
+    if quantity == ONE_HOT:
+        return theory.one_hot_d_k(n_k, LEVELS[ONE_HOT].level)
     exact = {f"grad_{x}_rms": x for x in GRADIENTS}
     return theory.gradient_crossing_d_k(n_k, exact[quantity]) if quantity in exact else math.nan
 
 
 def main() -> None:
-    """Write the crossings of the run whose config is first, by its summary.csv, to the third."""
-    settings = config.load(Path(sys.argv[1])).of("scaling")
-    table = summary.read(Path(sys.argv[2]), summary.columns(scaling.COLUMNS))
-    tables.write_guarded(Path(sys.argv[3]), tables.text(rows(settings, table), COLUMNS))
+    """Write crossings.csv from the run's config, its summary.csv and its contrasts.csv."""
+    configuration, means, paired, path = map(Path, sys.argv[1:])
+    settings = config.load(configuration).of("scaling")
+    table = summary.read(means, summary.columns(scaling.COLUMNS))
+    ratios = summary.read(paired, contrasts.columns(scaling.COLUMNS))
+    tables.write_guarded(path, tables.text(rows(settings, table, ratios), COLUMNS))
 
 
 if __name__ == "__main__":
-    commands.run(main, "CONFIG", "SUMMARY.csv", "CROSSINGS.csv")
+    commands.run(main, "CONFIG", "SUMMARY.csv", "CONTRASTS.csv", "CROSSINGS.csv")

@@ -24,6 +24,7 @@ from sqrtdk.estimates import (
     slope,
     spread,
 )
+from sqrtdk.experiments.scaling import top_rows, top_rows_in_words
 from sqrtdk.series import Series, Whole
 
 HEAD = 64
@@ -221,7 +222,9 @@ def gradients_rms(series: Series) -> Reading:
         top = series.curve("unscaled", "grad_logits_top1_share")
     except MissingError:
         top = {}
-    rare = f", the largest 1 % of rows hold {percent(top[at])} of the square" if at in top else ""
+    rows = top_rows_in_words(series.axes["n_q"])
+    verb = "holds" if top_rows(series.axes["n_q"]) == 1 else "hold"
+    rare = f", {rows} {verb} {percent(top[at])} of the square" if at in top else ""
     verb = "vanish" if holds else "do not vanish"
     return Reading(
         holds,
@@ -320,10 +323,11 @@ def agreement(whole: Whole) -> Reading:
     )
     return Reading(
         gate.passed,
-        f"{gate.points} means, rms of z {gate.rms_z:.2f}, largest |z| {gate.max_abs_z:.1f}",
-        f"The measured means {verb} with theory: over {gate.points} means, the deviation z from "
-        f"the exact value, in standard errors, has the root mean square {gate.rms_z:.2f}, and the "
-        f"largest |z| is {gate.max_abs_z:.1f}.",
+        f"{gate.points} distinct means of {gate.draws} draws, rms of z {gate.rms_z:.2f}, largest "
+        f"|z| {gate.max_abs_z:.1f}",
+        f"The measured means {verb} with theory: over {gate.points} distinct means of {gate.draws} "
+        "independent draws, the deviation z from the exact value, in standard errors, has the root "
+        f"mean square {gate.rms_z:.2f}, and the largest |z| is {gate.max_abs_z:.1f}.",
         name,
         Estimate(value),
         margin,

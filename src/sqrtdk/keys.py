@@ -51,8 +51,16 @@ class Column:
     """One column of a table.
 
     `pool` is how seeds are averaged: `mean` is the arithmetic mean; `rms` is the quadratic mean,
-    for columns whose mean *square* is the quantity that theory gives. An `optional` column may
-    be empty where its meaning says so; anywhere else an undefined value is an error.
+    for columns whose mean *square* is the quantity that theory gives; `median` is the median over
+    seeds, for quantiles of row norms, which spread over decades, so that the few largest seeds
+    would decide an arithmetic mean.
+
+    `counted` is for a share that is a count over a number of things: that number, as factors, each
+    the name of an axis or a number. The first factor is the number of things that may be taken as
+    independent inside one cell. Other shares, such as a normalized entropy, have none.
+
+    An `optional` column may be empty where its meaning says so; anywhere else an undefined value
+    is an error.
     """
 
     name: str
@@ -61,7 +69,8 @@ class Column:
     read: Callable[[str], Any] = float
     axis: bool = False
     optional: bool = False
-    pool: Literal["mean", "rms"] = "mean"
+    pool: Literal["mean", "rms", "median"] = "mean"
+    counted: tuple[str | int, ...] = ()
 
 
 def axis_column(key: Key) -> Column:

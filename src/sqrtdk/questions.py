@@ -11,9 +11,20 @@ from pathlib import Path
 
 import pandas as pd
 
-from sqrtdk import claims, commands, config, distances, judges, judges_recall, summary, tables
+from sqrtdk import (
+    claims,
+    commands,
+    config,
+    contrasts,
+    distances,
+    judges,
+    judges_recall,
+    summary,
+    tables,
+)
 from sqrtdk.estimates import Estimate, MissingError, estimate, last, past, percent
 from sqrtdk.experiments.registry import EXPERIMENTS
+from sqrtdk.experiments.scaling import top_rows, top_rows_in_words
 from sqrtdk.keys import Column
 from sqrtdk.series import Series, scaled_arm, series_of
 
@@ -63,6 +74,8 @@ def why_divide(series: Sequence[Series]) -> str:
     )
     share = "grad_logits_top1_share"
     (d_k, top), (_, beside) = (last(one.curve(arm, share)) for arm in ("unscaled", "scaled"))
+    rows = top_rows_in_words(one.axes["n_q"])
+    verb = "holds" if top_rows(one.axes["n_q"]) == 1 else "hold"
     few = past(last(one.ratio(share))[1], 1.0, above=True)
     return " ".join(
         (
@@ -71,7 +84,7 @@ def why_divide(series: Sequence[Series]) -> str:
             f"{percent(full.value)} of its largest entropy is left ({one.label}).",
             f"{'The typical gradient then vanishes:' if typical.holds else 'Then'} "
             f"{percent(typical.value)} of the gradient's entries are below 1e-3/n_k, and "
-            f"{'a few rows carry the rest: ' if few else ''}the largest 1 % of its rows hold "
+            f"{'a few rows carry the rest: ' if few else ''}on average {rows} {verb} "
             f"{percent(top)} of the square, {percent(beside)} with scaling.",
             f"{'Dividing by √d_k keeps the softmax as it was:' if kept.holds else 'With 1/√d_k'} "
             f"the entropy moves by {percent(kept.value)} of its largest value over all d_k.",
@@ -120,8 +133,10 @@ def rows(run: config.Run, folder: Path) -> list[tables.Row]:
         return summary.read(folder / experiment / "summary.csv", schema)
 
     def series(experiment: str) -> list[Series]:
-        table = table_of(experiment)
-        return series_of(run.settings[experiment], table)
+        table, path = table_of(experiment), folder / experiment / "contrasts.csv"
+        schema = contrasts.columns(EXPERIMENTS[experiment].COLUMNS)
+        paired = summary.read(path, schema) if path.is_file() else None
+        return series_of(run.settings[experiment], table, paired)
 
     def of_distances() -> str:
         if "scaling" not in run.settings:

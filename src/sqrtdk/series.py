@@ -4,7 +4,7 @@ The arms of a series are known by what their scale rule does; nothing here judge
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
@@ -23,6 +23,8 @@ class Series:
     unrelated: bool
     arms: Mapping[str, str | None]
     curves: Mapping[tuple[str, str], Curve]
+    contrasts: Mapping[tuple[str, str, str], Curve] = field(default_factory=dict)
+    """Paired ratios by metric and the names of the arms over and under the line."""
 
     @property
     def n_k(self) -> int:
@@ -41,11 +43,15 @@ class Series:
         return self.curves[name, metric]
 
     def ratio(self, metric: str) -> Curve:
-        """Unscaled over scaled. The interval's ends are from both intervals: it is wider than 95 %.
+        """Return unscaled over scaled, with paired intervals.
 
-        Raises MissingError.
+        Where contrasts.csv has no such ratio, as for an arm that is 0, the interval's ends are
+        from both arms' intervals and wider than 95 %. Raises MissingError.
         """
         found = ratio(self.curve("unscaled", metric), self.curve("scaled", metric))
+        arms = str(self.arms["unscaled"]), str(self.arms["scaled"])
+        paired = self.contrasts.get((metric, *arms), {})
+        found = {d_k: paired.get(d_k, point) for d_k, point in found.items()}
         if not found:
             raise MissingError(f"{metric} is zero with scaling")
         return found
@@ -75,11 +81,21 @@ class Whole(NamedTuple):
     """The experiment's, for what no column of the table says."""
 
 
-def series_of(settings: Mapping[str, Any], table: pd.DataFrame) -> list[Series]:
-    """The series of an experiment's summary, in the order of the table's axes."""
+def series_of(
+    settings: Mapping[str, Any], table: pd.DataFrame, contrasts: pd.DataFrame | None = None
+) -> list[Series]:
+    """Return the series of an experiment's summary, in the order of the table's axes.
+
+    `contrasts` is its contrasts.csv, from which ratios have paired intervals.
+    """
     arms = {arm: _arm(settings["scaling"], wanted) for arm, wanted in _ARMS.items()}
     axes = ["n_k", "n_q", "inputs", "dtype"]
     varying = [axis for axis in axes if axis == "n_k" or len(table[axis].unique()) > 1]
+    paired: dict[tuple[Any, ...], dict[tuple[str, str, str], Curve]] = {}
+    for row in [] if contrasts is None else contrasts.to_dict("records"):
+        there = paired.setdefault(tuple(row[axis] for axis in axes), {})
+        curve = there.setdefault((row["metric"], row["over"], row["under"]), {})
+        curve[row["d_k"]] = Estimate(row["ratio"], row["ci_low"], row["ci_high"])
     result = []
     for values, frame in table.groupby(axes, sort=True):
         at: dict[str, Any] = dict(zip(axes, values, strict=True))
@@ -91,7 +107,7 @@ def series_of(settings: Mapping[str, Any], table: pd.DataFrame) -> list[Series]:
         unrelated = law is not None and law.unrelated
         named = [axis for axis in axes if axis in varying or (axis == "inputs" and not unrelated)]
         label = ", ".join(f"{axis} = {at[axis]}" for axis in named)
-        result.append(Series(label, at, unrelated, arms, curves))
+        result.append(Series(label, at, unrelated, arms, curves, paired.get(tuple(values), {})))
     return result
 
 

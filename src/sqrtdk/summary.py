@@ -5,6 +5,7 @@ independent, and a cell counts once whatever its number of queries.
 """
 
 import itertools
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,21 +24,32 @@ from sqrtdk.keys import Column
 STATISTICS = (
     Column("metric", "Column of runs.csv that the row summarizes.", read=str, axis=True),
     Column("n_seeds", "Number of seeds: the sample size.", "seeds", read=int),
-    Column("mean", "Mean over seeds; for a column pooled as rms, the quadratic mean."),
+    Column(
+        "mean",
+        "Mean over seeds. Of a column pooled as rms (grad_*_rms, logit_std, jacobian_norm), the "
+        "quadratic mean. Of one pooled as median (grad_*_median, grad_*_q05, grad_*_q95), the "
+        "median over seeds; of an even number, the geometric mean of the middle two.",
+    ),
     Column("sd", "Standard deviation over seeds. Empty for one seed.", optional=True),
     Column("median", "Median over seeds."),
     Column(
         "ci_low",
-        "Lower end of the 95 % t-interval of the mean; of shares at least 0.",
+        "Lower end of the 95 % interval of `mean`, with seeds as units: Student's t-interval; for "
+        "rms, that of the logarithm of the mean square; for median, between two seeds (order "
+        "statistics), or below six seeds the t-interval of the logarithms; for shares that count, "
+        "Clopper and Pearson's with an effective number (docs/statistics.md). Of shares at least "
+        "0. Empty for one seed, and for a median of fewer than six seeds of which some are 0.",
         optional=True,
     ),
     Column(
         "ci_high",
-        "Upper end of the 95 % t-interval of the mean; of shares at most 1.",
+        "Upper end of the same interval; of shares at most 1. Above 0 also where none was seen.",
         optional=True,
     ),
     Column("exact", "Exact expectation, where theory has one.", optional=True),
-    Column("z", "(mean - exact) in standard errors of the mean.", optional=True),
+    Column(
+        "z", "(mean - exact) in standard errors of the mean; of squares for rms.", optional=True
+    ),
 )
 
 
@@ -57,23 +69,39 @@ def summarize(
     axes = [c.name for c in schema if c.axis and c.name != "seed"]
     result = []
     for group, frame in runs.groupby(axes, sort=True):
+        at: dict[str, Any] = dict(zip(axes, group, strict=True))
         for metric in (c for c in schema if not c.axis):
             values = frame[metric.name].dropna().to_numpy(dtype=float)
             if len(values):
                 target = exact.get((*group, metric.name), np.nan)
-                found = statistics(values, pool=metric.pool, exact=target)
+                things = [
+                    factor if isinstance(factor, int) else int(at[factor])
+                    for factor in metric.counted
+                ]
+                found = statistics(
+                    values,
+                    pool=metric.pool,
+                    exact=target,
+                    counted=math.prod(things) if things else 0,
+                    independent=things[0] if things else None,
+                )
                 if metric.unit == "share":
                     # No share is outside of 0 to 1, whatever the t-interval of few seeds says.
                     for end in ("ci_low", "ci_high"):
                         found[end] = float(np.clip(found[end], 0.0, 1.0))
-                result.append(dict(zip(axes, group, strict=True)) | {"metric": metric.name} | found)
+                result.append(at | {"metric": metric.name} | found)
     return result
 
 
 class Gate(NamedTuple):
-    """How far measured means are from exact ones over a whole table, as `normal_scores` of z."""
+    """How far measured means are from exact ones over a whole table, as `normal_scores` of z.
+
+    `points` counts distinct means, and `draws` the independent draws that they are from: the means
+    of one draw are correlated, so the gate rests on fewer independent numbers than `points`.
+    """
 
     points: int
+    draws: int
     rms_z: float
     max_abs_z: float
 
@@ -95,7 +123,11 @@ class Gate(NamedTuple):
 
 
 RMS_Z, MAX_ABS_Z = (0.8, 1.2), 4.5
-"""Bounds of the gate. Of 780 standard normal numbers, 1 table in 190 has one beyond 4.5."""
+"""Bounds of the gate. Of 852 independent standard normal numbers, 1 table in 170 has one beyond
+4.5. The distinct means of the default grid are correlated; for the mean square of z they are worth
+about 170 independent ones, so its root has a standard deviation of about 0.054
+(`docs/statistics.md`).
+"""
 
 GATED_SEEDS = 20
 """Seeds from which on a mean counts. Measured on the default grid (780 means) with 400 seeds in
@@ -105,8 +137,15 @@ of 100 (4.46, 1.13). Without `normal_scores` 6 of the 20 blocks of 20 were. Mean
 are not quite normal: resampling puts the share of refused tables at some 5 %.
 """
 
-REDUNDANT = ("entropy_normalized", "max_weight_gap")
-"""Metrics whose z is that of another metric, so that the gate would count it twice."""
+DRAW = ("d_k", "n_k", "n_q", "inputs")
+"""Axes of a draw. Other sizes have draws of their own; the arms of scaling share one."""
+
+SAME_Z = 1e-6
+"""Below this difference two |z| of one draw are one number: of metrics that are functions of each
+other, such as the entropy and its share of ln n_k or the gradients by logits and by scores, and of
+arms that are the same at d_k = 1. Rounding moves z by less than 1e-9, and two different means of
+one draw are as close once in about 10,000 draws.
+"""
 
 
 def normal_scores(z: np.ndarray, n_seeds: np.ndarray) -> np.ndarray:
@@ -121,16 +160,24 @@ def normal_scores(z: np.ndarray, n_seeds: np.ndarray) -> np.ndarray:
 
 
 def gate(table: pd.DataFrame) -> Gate | None:
-    """The gate over a summary table; None where no point has theory and enough seeds.
+    """Return the gate over a summary table; None where no point has theory and enough seeds.
 
-    float32 rows are left out: in saturated rows they differ from theory by more than sampling.
+    A z that repeats another one of the same draw counts once. float32 rows are left out: in
+    saturated rows they differ from theory by more than sampling.
     """
     enough = (table["n_seeds"] >= GATED_SEEDS) & table["z"].notna()
-    kept = table[enough & ~table["metric"].isin(REDUNDANT) & (table["dtype"] == "float64")]
+    kept = table[enough & (table["dtype"] == "float64")]
     if kept.empty:
         return None
     z = normal_scores(kept["z"].to_numpy(dtype=float), kept["n_seeds"].to_numpy(dtype=float))
-    return Gate(len(z), float(np.sqrt(np.mean(z**2))), float(np.max(np.abs(z))))
+    draws = [group for _, group in kept.assign(size=np.abs(z)).groupby(list(DRAW))["size"]]
+    size = np.concatenate([_distinct(group.to_numpy()) for group in draws])
+    return Gate(len(size), len(draws), float(np.sqrt(np.mean(size**2))), float(np.max(size)))
+
+
+def _distinct(values: np.ndarray) -> np.ndarray:
+    rising = np.sort(values)
+    return rising[np.diff(rising, prepend=-np.inf) > SAME_Z]
 
 
 def read(path: Path, schema: Sequence[Column]) -> pd.DataFrame:

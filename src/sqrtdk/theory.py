@@ -181,6 +181,32 @@ def half_entropy_d_k(n_k: int) -> float:
     return float(brentq(lambda d: _averages(n_k, d, 1.0)[0] - half, 1.0, 16 + 8 * half, xtol=1e-9))
 
 
+def one_hot_d_k(n_k: int, level: float = 0.9) -> float:
+    """Return the real d_k at which the mean largest weight rises to a level without scaling.
+
+    E max p rises from 1/n_k-like values to 1 as sigma = |q| grows as sqrt(d_k); the large-sigma
+    law puts the root near (ln 2 m_n / (1 - level))^2. 1.0 if the mean is at the level already at
+    d_k = 1. Raises ValueError for n_k < 2, where the only weight is 1, and for a level outside of
+    0 to 1.
+    """
+    if n_k < 2:
+        raise ValueError(f"the largest of several weights needs n_k >= 2, got {n_k}")
+    if not 0 < level < 1:
+        raise ValueError(f"level must be between 0 and 1, got {level}")
+
+    def excess(d_k: float) -> float:
+        norm, probability = _query_norms(d_k, 1.0)
+        _, gap = probability @ _max_weights(norm, n_k)
+        return float(1 - level - gap)
+
+    if excess(1.0) >= 0:
+        return 1.0
+    high = 2.0
+    while excess(high) < 0:
+        high *= 2
+    return float(brentq(excess, high / 2, high, rtol=1e-10))
+
+
 def gradient_crossing_d_k(n_k: int, gradient: Gradient = "logits") -> float:
     """The real d_k above which the unscaled RMS gradient is smaller than the scaled one.
 

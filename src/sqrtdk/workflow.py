@@ -14,6 +14,7 @@ from snakemake.exceptions import WorkflowError
 
 from sqrtdk import (
     config,
+    contrasts,
     curves,
     disk,
     exact,
@@ -37,13 +38,13 @@ SHARDS = RESULTS / "shards"
 
 
 ANSWERING = {
-    "related": ("summary",),
-    "scaling": ("summary", "distances"),
+    "related": ("summary", "contrasts"),
+    "scaling": ("summary", "contrasts", "distances"),
     "reach": ("summary",),
 }
 """The tables of each experiment that the concept check is answered from."""
 
-JUDGING = {"training": ("rates", "twins")}
+JUDGING = dict.fromkeys(contrasts.COMPARED, ("contrasts",)) | {"training": ("rates", "twins")}
 """The tables of each experiment that claims are judged by, beside its summary."""
 
 
@@ -176,7 +177,8 @@ class Workflow:
     def files(self, experiment: str) -> list[str]:
         """Every file of an experiment, so that what was deleted is made again."""
         figures = self.figures(experiment)
-        names = dict.fromkeys(("runs", *TABLES[experiment], *ANSWERING.get(experiment, ())))
+        others = (*ANSWERING.get(experiment, ()), *JUDGING.get(experiment, ()))
+        names = dict.fromkeys(("runs", *TABLES[experiment], *others))
         return [
             *(f"{self.folder}/{experiment}/{name}.csv" for name in names),
             *figures,

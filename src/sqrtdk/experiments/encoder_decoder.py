@@ -75,6 +75,7 @@ COLUMNS: tuple[Column, ...] = (
         f"Share of {recall.HELD_OUT} held-out sequences that are answered rightly; chance is "
         f"1/{recall.N_VALUES}.",
         "share",
+        counted=(recall.HELD_OUT,),
     ),
     UNASKED,
     Column("loss", "Cross-entropy of the answer, mean over the held-out sequences.", "nats"),
@@ -83,6 +84,7 @@ COLUMNS: tuple[Column, ...] = (
         f"1 if the accuracy was {SOLVED} or more at this or an earlier logged step, else 0; the "
         "mean over seeds is the share of them that got there.",
         "share",
+        counted=(1,),
     ),
     Column(
         "steps_to_90",

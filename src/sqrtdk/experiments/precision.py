@@ -58,12 +58,18 @@ ROW = "One row per cell."
 COLUMNS: tuple[Column, ...] = (
     *(keys.axis_column(key) for key in KEYS),
     Column("scale", "Factor that the scores are multiplied by."),
-    Column("overflow_share", "Share of the scores that overflow to infinity.", "share"),
+    Column(
+        "overflow_share",
+        "Share of the scores that overflow to infinity.",
+        "share",
+        counted=("n_q", "n_k"),
+    ),
     Column(
         "broken_rows",
         "Share of queries whose weights are undefined: one score overflowed upwards, or all "
         "downwards.",
         "share",
+        counted=("n_q",),
     ),
     Column(
         "weight_error",

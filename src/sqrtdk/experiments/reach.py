@@ -63,6 +63,7 @@ COLUMNS: tuple[Column, ...] = (
         "Share of the held-out sequences that are answered rightly when each is asked about the "
         f"pair at this distance; chance is 1/{recall.N_VALUES}.",
         "share",
+        counted=(recall.HELD_OUT,),
     ),
     UNASKED,
 )

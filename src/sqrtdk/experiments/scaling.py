@@ -45,18 +45,54 @@ GRADIENTS = {
 }
 
 
+def top_rows(n_rows: int) -> int:
+    """Number of rows whose share of the square `grad_*_top1_share` is: 1 %, rounded up.
+
+    >>> top_rows(64), top_rows(256), top_rows(1000)
+    (1, 3, 10)
+    """
+    return -(-n_rows // 100)
+
+
+def top_rows_in_words(n_rows: int) -> str:
+    """Which rows `grad_*_top1_share` is about, as a subject in the plural or singular.
+
+    >>> top_rows_in_words(64), top_rows_in_words(256)
+    ('the largest of 64 rows', 'the 3 largest of 256 rows')
+    """
+    count = top_rows(n_rows)
+    return f"the {f'{count} ' if count > 1 else ''}largest of {n_rows} rows"
+
+
 def _gradient_columns(x: str, what: str) -> tuple[Column, ...]:
     norm = f"the row norms of the gradient of L = ⟨G, O⟩ with respect to {what}, over √d_v"
+    rows = "n_k" if x in ("k", "v") else "n_q"
     return (
         Column(f"grad_{x}_rms", f"Root mean square of {norm}.", pool="rms"),
-        Column(f"grad_{x}_median", f"Median of {norm}."),
-        Column(f"grad_{x}_q05", f"5 % quantile of {norm}."),
-        Column(f"grad_{x}_q95", f"95 % quantile of {norm}."),
-        Column(f"grad_{x}_dead_rows", f"Share of rows below 1e-3 among {norm}.", "share"),
+        Column(f"grad_{x}_median", f"Median of {norm}.", pool="median"),
+        Column(
+            f"grad_{x}_q05",
+            f"5 % quantile of {norm}, linear between two rows. A cell has few rows below its 5 % "
+            f"quantile, so in saturated cells the value depends on {rows}.",
+            pool="median",
+        ),
+        Column(
+            f"grad_{x}_q95",
+            f"95 % quantile of {norm}, linear between two rows. A cell has few rows above it, so "
+            f"in saturated cells the value depends on {rows}.",
+            pool="median",
+        ),
+        Column(
+            f"grad_{x}_dead_rows",
+            f"Share of rows below 1e-3 among {norm}.",
+            "share",
+            counted=(rows,),
+        ),
         Column(
             f"grad_{x}_top1_share",
-            f"Share of the total square held by the largest 1 % (at least one) of {norm}. "
-            "Empty when every row is zero.",
+            f"Share of the total square held by the largest of {norm}. Counted are 1 % of the "
+            f"{rows} rows, rounded up: of 64 rows one, which is 1.56 %, of 256 rows three, which "
+            "is 1.17 %. Empty when every row is zero.",
             "share",
             optional=True,
         ),
@@ -109,6 +145,7 @@ COLUMNS: tuple[Column, ...] = (
         "Share of single entries of the gradient with respect to the logits, over √d_v, that are "
         "below 1e-3/n_k in magnitude.",
         "share",
+        counted=("n_q", "n_k"),
     ),
 )  # fmt: skip
 

@@ -115,6 +115,7 @@ COLUMNS: tuple[Column, ...] = (
         "Share of held-out queries whose largest weight is on the item that is looked for. "
         f"{_DIVERGED}.",
         "share",
+        counted=(HELD_OUT,),
         optional=True,
     ),
     Column(

@@ -62,7 +62,8 @@ def span_of(table: pd.DataFrame, largest: int) -> Span:
 def split(table: pd.DataFrame) -> pd.DataFrame:
     """The crossings with what they are about: `kind` and, of a gradient, with respect to what."""
     parts = table["quantity"].str.extract(r"^grad_(?P<x>\w+)_(?P<kind>rms|median)$")
-    return table.assign(x=parts["x"], kind=parts["kind"].fillna(HALF))
+    kinds = parts["kind"].where(table["quantity"] != HALF, HALF)
+    return table.assign(x=parts["x"], kind=kinds).dropna(subset="kind")
 
 
 def build_onset(tables: Tables) -> Figure:
@@ -119,8 +120,9 @@ def small_print(table: pd.DataFrame, measured: pd.DataFrame, kinds: list[str]) -
     said += ["Filled: measured, interpolated between the d_k of the grid."]
     if several:
         said += [
-            f"Bar: where the ends of the 95\N{NBSP}% t-intervals over {style.seeds(measured)} "
-            "cross, unseen where smaller than the point."
+            f"Bar: where the ends of the 95\N{NBSP}% intervals over {style.seeds(measured)} "
+            "cross, widened by what interpolation may be wrong; unseen where smaller than the "
+            "point."
         ]
     else:
         said += ["1 seed: no interval."]
@@ -167,7 +169,8 @@ def plot_halves(axes: Axes, rows: pd.DataFrame, looks: Mapping[int, Look]) -> No
     )  # fmt: skip
     for row in rows.to_dict("records"):
         n_k, look = row["n_k"], looks[row["n_k"]]
-        axes.plot([n_k, n_k], [row["ci_low"], row["ci_high"]], color=look.color, label="_interval")
+        ends = [row["ci_low"], min(row["ci_high"], axes.get_ylim()[1])]
+        axes.plot([n_k, n_k], ends, color=look.color, label="_interval")
         axes.plot(
             n_k, row["d_k"], color=look.color, marker=look.marker, markersize=SMALL_MARK,
             linestyle="none", label=f"{n_k}",
@@ -214,7 +217,8 @@ def plot_crossings(
     for row in rows.to_dict("records"):
         look = looks[row["n_k"]]
         y = names.index(row["x"]) + 0.8 * ((order[row["n_k"]] + 0.5) / len(order) - 0.5)
-        axes.plot([row["ci_low"], row["ci_high"]], [y, y], color=look.color, label="_interval")
+        ends = [row["ci_low"], min(row["ci_high"], span.never)]
+        axes.plot(ends, [y, y], color=look.color, label="_interval")
         axes.plot(
             span.place(row["d_k"], row["beyond"]), y, color=look.color, marker=look.marker,
             markersize=SMALL_MARK, linestyle="none", label=f"{row['x']} {row['n_k']}",

@@ -74,7 +74,7 @@ def build_dead_entries(tables: Tables) -> Figure:
             Row("grad_logits_top1_share\n(share)", ("grad_logits_top1_share",)),
         ],
         "Above: share of single positions whose gradient is below 1e-3/n_k in magnitude. Below: "
-        "share of the squared gradient held by the largest 1 % of queries (at least one query).",
+        "share of the squared gradient held by the largest 1 % of queries, rounded up.",
         exact=tables["exact"],
     )
 

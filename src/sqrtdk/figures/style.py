@@ -224,7 +224,7 @@ def says_seeds(table: pd.DataFrame, mark: str = "Band", *, seen: bool = False) -
         return "1 seed: no interval."
     missing = " (none where there is only one)" if table["n_seeds"].min() == 1 else ""
     hidden = "" if seen or mark == "Band" else ", unseen where smaller than the point"
-    return f"{mark}: 95\N{NBSP}% t-interval of the mean over {seeds(table)}{missing}{hidden}."
+    return f"{mark}: 95\N{NBSP}% interval over {seeds(table)}{missing}{hidden}."
 
 
 def says_where(table: pd.DataFrame, names: Sequence[str] = WHERE) -> str:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from sqrtdk import (
     claims,
     config,
+    contrasts,
     crossings,
     curves,
     distances,
@@ -62,6 +63,12 @@ def known(experiments: Iterable[str]) -> dict[str, Table]:
         )
         result[f"{name}/exact.csv"] = Table(
             "One row per exact value, also between the d_k of the grid.", curves.COLUMNS
+        )
+    for name in (x for x in experiments if x in contrasts.COMPARED):
+        result[f"{name}/contrasts.csv"] = Table(
+            "Ratios of arms that share their draws, with paired intervals: one row per metric, "
+            "arm and combination of axes.",
+            contrasts.columns(EXPERIMENTS[name].COLUMNS),
         )
     of_scaling = {
         "crossings": Table(

@@ -87,12 +87,14 @@ class Table(NamedTuple):
 class Crossings(NamedTuple):
     """From which d_k on, by series (columns).
 
-    `half` is where half of the entropy is gone, `onset` is 2 ln n_k; each of the `gradients` has
-    a row for either way of pooling.
+    `half` is where half of the entropy is gone, `levels` where other curves of the unscaled arm
+    are past a level, `onset` is 2 ln n_k; each of the `gradients` has a row for either way of
+    pooling.
     """
 
     series: list[str]
     half: list[Cell | None]
+    levels: list[tuple[str, list[Cell | None]]]
     onset: list[str]
     gradients: list[tuple[str, list[tuple[str, list[Cell | None]]]]]
     fixed: str
@@ -226,6 +228,11 @@ def _exact(exact: float) -> str:
 
 # Crossings
 
+LEVELS = {
+    crossings.ONE_HOT: f"largest weight {crossings.LEVELS[crossings.ONE_HOT].level}",
+    crossings.DEAD: "half of the entries dead",
+}
+
 
 def from_which(rows: Sequence[Mapping[str, str]], settings: Mapping[str, Any]) -> Crossings | None:
     """The rows of crossings.csv as a table; None where there are none, or no such experiment."""
@@ -253,6 +260,7 @@ def from_which(rows: Sequence[Mapping[str, str]], settings: Mapping[str, Any]) -
     return Crossings(
         [_label(varying, one) for one in shown],
         cells(crossings.HALF),
+        [(words, there) for quantity, words in LEVELS.items() if any(there := cells(quantity))],
         [estimates.number(float(onset[one])) for one in shown],
         [(x, pair) for x, pair in gradients if any(cell for _, row in pair for cell in row)],
         _fixed(values),

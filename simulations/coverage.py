@@ -1,0 +1,251 @@
+"""How often 95 % intervals cover: `python -m simulations.coverage` prints tables as Markdown.
+
+Blocks of seeds are summarized as a run's would be, and the share of blocks whose interval holds
+the true value is counted. The true value is the exact one where theory has it, else that of all
+seeds of the simulation together.
+"""
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from simulations.draws import RULES, Pool, pool
+from sqrtdk import curves, scales, summary, theory
+from sqrtdk.estimates import (
+    Curve,
+    Estimate,
+    MissingError,
+    crossing,
+    paired_ratio,
+    relative_range,
+    statistics,
+    typical,
+)
+from sqrtdk.exact import Point
+from sqrtdk.experiments import scaling
+from sqrtdk.keys import Column
+
+SEEDS = (3, 5, 20, 100)
+
+CELLS = ((16, 1), (16, 16), (16, 256), (16, 4096), (64, 16), (64, 4096))
+"""n_k and d_k. At 4096 the unscaled softmax is saturated."""
+
+SIMULATED, BLOCKS = 6000, 300
+"""Seeds of each cell, and blocks at most of each number of seeds: of 100 seeds 60."""
+
+N_Q = 64
+
+COLUMNS = tuple(
+    column
+    for column in scaling.COLUMNS
+    # The others are functions of these, and the scale does not vary.
+    if not column.axis and "scores" not in column.name and column.name != "scale"
+)
+
+
+class Coverage(NamedTuple):
+    """How often the intervals of one column cover, in one cell and arm."""
+
+    kind: str
+    seeds: int
+    blocks: int
+    share: float
+    where: str
+
+
+def kind_of(column: Column) -> str:
+    """Return which of the estimators a column has."""
+    if column.pool != "mean":
+        return {"rms": "quadratic mean", "median": "median over seeds"}[column.pool]
+    return "share that counts" if column.counted else "mean"
+
+
+def truth(column: Column, values: NDArray[np.float64], *, d_k: int, n_k: int, arm: str) -> float:
+    """Return what a column's `mean` estimates."""
+    factor = scales.factor(RULES[arm], d_k=d_k, n_k=n_k)
+    if factor is None:
+        raise ValueError(f"{arm} is not a factor")
+    point = Point(n_k, float(d_k), factor)
+    exact = curves.value(column.name, point, theory.expectations(*point), N_Q)
+    if exact is not None:
+        return exact
+    if column.pool == "median":
+        return typical(values)
+    return float(np.mean(values))
+
+
+def blocks_of(values: NDArray[np.float64], seeds: int, most: int) -> NDArray[np.float64]:
+    """Return disjoint blocks of seeds, [blocks, seeds] or [arms, blocks, seeds]."""
+    count = min(most, values.shape[-1] // seeds)
+    return values[..., : count * seeds].reshape(*values.shape[:-1], count, seeds)
+
+
+def _covers(low: float, high: float, value: float) -> bool:
+    # Rounding: a constant has an interval without width.
+    room = 1e-12 * abs(value)
+    return low - room <= value <= high + room
+
+
+def of_cell(
+    found: Pool, *, d_k: int, n_k: int, seeds: Iterable[int] = SEEDS, most: int = BLOCKS
+) -> Iterator[Coverage]:
+    """Yield the coverage of every column of a cell, for both arms and for their ratio."""
+    sizes = {"n_q": N_Q, "n_k": n_k}
+    for count, column in itertools.product(seeds, COLUMNS):
+        things = [x if isinstance(x, int) else sizes[x] for x in column.counted]
+        for arm, columns in found.items():
+            values = columns[column.name]
+            value = truth(column, values, d_k=d_k, n_k=n_k, arm=arm)
+            if np.ptp(values) == 0:
+                continue
+            hits = []
+            for block in blocks_of(values, count, most):
+                one = statistics(
+                    block,
+                    pool=column.pool,
+                    counted=math.prod(things) if things else 0,
+                    independent=things[0] if things else None,
+                )
+                hits.append(_covers(one["ci_low"], one["ci_high"], value))
+            where = f"{column.name}, n_k = {n_k}, d_k = {d_k}, {arm}"
+            yield Coverage(kind_of(column), count, len(hits), float(np.mean(hits)), where)
+        if d_k > 1:
+            yield from _of_ratio(found, column, count, most, f"n_k = {n_k}, d_k = {d_k}")
+
+
+def _of_ratio(found: Pool, column: Column, count: int, most: int, where: str) -> Iterator[Coverage]:
+    both = np.array([found[arm][column.name] for arm in ("off", "on")])
+    try:
+        value = paired_ratio(*both, pool=column.pool).mean
+    except MissingError:
+        return
+    if np.ptp(both[0] / np.where(both[1] > 0, both[1], 1)) < 1e-9 or not value > 0:
+        return
+    hits = []
+    for over, under in blocks_of(both, count, most).swapaxes(0, 1):
+        try:
+            one = paired_ratio(over, under, pool=column.pool)
+        except MissingError:
+            continue
+        if not math.isnan(one.low):
+            hits.append(_covers(one.low, one.high, value))
+    # A share that is 0 in most blocks has a ratio in few of them.
+    if len(hits) > most / 4:
+        kind = f"ratio of arms, {kind_of(column)}"
+        yield Coverage(kind, count, len(hits), float(np.mean(hits)), f"{column.name}, {where}")
+
+
+GRID = tuple(2**i for i in range(13))
+
+
+def of_curves(
+    pools: dict[int, Pool], *, n_k: int, seeds: Iterable[int] = SEEDS, most: int = 200
+) -> Iterator[Coverage]:
+    """Yield the coverage of crossings and of a range over the default grid of d_k."""
+    for count in seeds:
+        hits: dict[str, list[bool]] = {}
+        for block in range(min(most, min(len(p["on"]["scale"]) for p in pools.values()) // count)):
+            part = slice(block * count, (block + 1) * count)
+            for name, curve, level, value in _curves(pools, part, n_k):
+                found = relative_range(curve) if level is None else crossing(curve, level)
+                # Where a curve does not cross inside the grid there is nothing to cover.
+                if found is not None:
+                    hits.setdefault(name, []).append(_covers(found.low, found.high, value))
+        for name, some in hits.items():
+            kind = "range over d_k" if "range" in name else "crossing"
+            yield Coverage(kind, count, len(some), float(np.mean(some)), f"{name}, n_k = {n_k}")
+
+
+def _curves(
+    pools: dict[int, Pool], part: slice, n_k: int
+) -> Iterator[tuple[str, Curve, float | None, float]]:
+    def curve(arm: str, metric: str) -> Curve:
+        found = {}
+        for d_k, cell in pools.items():
+            one = statistics(cell[arm][metric][part])
+            found[d_k] = Estimate(one["mean"], one["ci_low"], one["ci_high"])
+        return found
+
+    def ratio(metric: str) -> Curve:
+        return {
+            d_k: paired_ratio(cell["off"][metric][part], cell["on"][metric][part], pool="rms")
+            for d_k, cell in pools.items()
+            if d_k > 1
+        }
+
+    half = theory.half_entropy_d_k(n_k)
+    yield "half of the entropy", curve("off", "entropy_normalized"), 0.5, half
+    yield "max_weight 0.9", curve("off", "max_weight"), 0.9, theory.one_hot_d_k(n_k)
+    yield "grad_logits_rms", ratio("grad_logits_rms"), 1.0, theory.gradient_crossing_d_k(n_k)
+    exact = [theory.expectations(n_k, float(d), d**-0.5).entropy_nats for d in pools]
+    moved = 1 - min(exact) / max(exact)
+    yield "range of the scaled entropy", curve("on", "entropy_nats"), None, moved
+
+
+def table(found: Iterable[Coverage]) -> str:
+    """Return the mean and the smallest coverage of each kind, as a table in Markdown."""
+    kinds: dict[str, dict[int, list[Coverage]]] = {}
+    for one in found:
+        kinds.setdefault(one.kind, {}).setdefault(one.seeds, []).append(one)
+    heads = [f"{seeds} seeds" for seeds in SEEDS]
+    lines = [f"| interval | {' | '.join(heads)} | smallest at |", "|---" * (len(SEEDS) + 2) + "|"]
+    for kind, by_seeds in kinds.items():
+        cells = []
+        for seeds in SEEDS:
+            shares = [one.share for one in by_seeds.get(seeds, [])]
+            cells.append(f"{np.mean(shares):.3f} ({min(shares):.3f})" if shares else "")
+        worst = min(itertools.chain(*by_seeds.values()), key=lambda one: one.share)
+        lines.append(f"| {kind} | {' | '.join(cells)} | {worst.where}, {worst.seeds} seeds |")
+    return "\n".join(lines)
+
+
+def noticed(pools: dict[tuple[int, int], Pool], metric: str) -> float:
+    """Return the smallest relative error of one metric, everywhere, that the gate refuses."""
+    rows = []
+    for (n_k, d_k), found in pools.items():
+        for arm, column in itertools.product(RULES, COLUMNS):
+            exact = math.nan
+            if curves.value(column.name, Point(n_k, 4.0, 1.0), theory.expectations(n_k, 4, 1), 1):
+                exact = truth(column, found[arm][column.name], d_k=d_k, n_k=n_k, arm=arm)
+            if math.isnan(exact):
+                continue
+            one = statistics(found[arm][column.name][:100], pool=column.pool, exact=exact)
+            rows.append(
+                {"d_k": d_k, "n_k": n_k, "n_q": N_Q, "inputs": "gaussian", "dtype": "float64"}
+                | {"metric": column.name, "power": 2 if column.pool == "rms" else 1}
+                | one
+            )
+    frame = pd.DataFrame(rows).dropna(subset="z")
+    target = frame["exact"] ** frame["power"]
+    error = (frame["mean"] ** frame["power"] - target) / frame["z"]
+    for factor in np.geomspace(1e-4, 1, 81).tolist():
+        wrong = target * ((1 + factor) ** frame["power"] - 1) / error
+        gate = summary.gate(frame.assign(z=frame["z"] + wrong.where(frame["metric"] == metric, 0)))
+        if gate is not None and not gate.passed:
+            return float(factor)
+    return math.inf
+
+
+def main() -> None:
+    """Print the tables."""
+    found: list[Coverage] = []
+    for n_k, d_k in CELLS:
+        found += of_cell(pool(SIMULATED, d_k=d_k, n_k=n_k), d_k=d_k, n_k=n_k)
+    grid = {d_k: pool(SIMULATED, d_k=d_k, n_k=16) for d_k in GRID}
+    found += of_curves(grid, n_k=16)
+    print(table(found))
+    print()
+    pools = {(16, d_k): one for d_k, one in grid.items()}
+    pools |= {(64, d_k): pool(100, d_k=d_k, n_k=64) for d_k in GRID}
+    print("| relative error everywhere in | smallest that the gate refuses |\n|---|---|")
+    for metric in ("entropy_nats", "max_weight", "sum_sq_weights", "jacobian_norm", "grad_q_rms"):
+        print(f"| {metric} | {100 * noticed(pools, metric):.2g} % |")
+
+
+if __name__ == "__main__":
+    main()
