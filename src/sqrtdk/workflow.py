@@ -43,11 +43,11 @@ ANSWERING = {
 }
 """The tables of each experiment that the concept check is answered from."""
 
-JUDGING = {"training": ("rates", "twins")}
+JUDGING = {"training": ("rates", "twins"), "score_width": ("widths",)}
 """The tables of each experiment that claims are judged by, beside its summary."""
 
 
-COMPANIONS = {"encoder_decoder": ("score_width",)}
+COMPANIONS = {"encoder_decoder": ("capacity", "score_width")}
 """Experiments that are a second grid of another one's question."""
 
 

@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 from sqrtdk.cells import Cell
 from sqrtdk.experiments import (
+    capacity,
     encoder_decoder,
     precision,
     reach,
@@ -52,6 +53,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "worked_example": worked_example,
     "training": training,
     "encoder_decoder": encoder_decoder,
+    "capacity": capacity,
     "score_width": score_width,
     "reach": reach,
 }

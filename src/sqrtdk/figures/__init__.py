@@ -21,6 +21,7 @@ FIGURES = {
     "worked_example": ("projections", "attention", "gradients"),
     "training": ("curves", "steps", "rates", "noise"),
     "encoder_decoder": ("length", "curves"),
+    "capacity": ("hidden",),
     "score_width": ("d_k",),
     "reach": ("distance",),
 }
@@ -32,6 +33,7 @@ TABLES = {
     "worked_example": ("runs",),
     "training": ("summary", "rates", "twins"),
     "encoder_decoder": ("summary",),
-    "score_width": ("summary",),
+    "capacity": ("summary",),
+    "score_width": ("summary", "widths"),
     "reach": ("summary",),
 }
