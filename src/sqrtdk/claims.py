@@ -302,7 +302,7 @@ CLAIMS = (
     ),
     Claim(
         "capacity",
-        "A fixed vector that is too small stays too small, however long it is trained.",
+        "More training does not help a fixed vector that is too small.",
         "After training, at one source length. A size answers where its accuracy is surely above "
         f"{SOLVED} at some learning rate, and fails where it is surely below at all of them. It "
         "has settled where, at its best rate, the second half of the training steps adds surely "

@@ -5,8 +5,7 @@ The rules in words are in `claims`, next to the sentences.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -91,9 +90,9 @@ class Comparison:
     label: str
     ratio: dict[int, Ratio]
     edges: frozenset[int]
-    windows: Mapping[int, Windows] = MappingProxyType({})
-    cases: Mapping[str, Ratio] = MappingProxyType({})
-    diverged: Mapping[int, tuple[int, int, int]] = MappingProxyType({})
+    windows: Mapping[int, Windows] = field(default_factory=dict)
+    cases: Mapping[str, Ratio] = field(default_factory=dict)
+    diverged: Mapping[int, tuple[int, int, int]] = field(default_factory=dict)
     unrelated: bool = True
 
 

@@ -34,6 +34,6 @@ TABLES = {
     "training": ("summary", "rates", "twins"),
     "encoder_decoder": ("summary",),
     "capacity": ("summary",),
-    "score_width": ("summary", "widths"),
+    "score_width": ("summary",),
     "reach": ("summary",),
 }
