@@ -294,7 +294,11 @@ CLAIMS = (
         "Attention removes the bottleneck of the fixed-size vector.",
         "True where, at the longest source and after training, the accuracy of the fixed vector is "
         f"below {SOLVED} and that of some attention above it. False where the fixed vector is "
-        f"above it at length = {judges_recall.LONG} or more, or every attention below it.",
+        f"above it at length = {judges_recall.LONG} or more, or where every attention is below it "
+        "although its training has settled (above the most frequent value, and with surely less "
+        f"than {100 * judges_recall.SETTLED:.0f} percentage points gained in its second half). The "
+        "condition says whether the fixed vector has settled too, so that its size is what it "
+        "lacks, or may only not be trained yet.",
         "encoder_decoder-length",
         judges_recall.bottleneck,
         experiment="encoder_decoder",
@@ -306,8 +310,8 @@ CLAIMS = (
         "After training, at one source length. A size answers where its accuracy is surely above "
         f"{SOLVED} at some learning rate, and fails where it is surely below at all of them. It "
         "has settled where, at its best rate, the second half of the training steps adds surely "
-        f"less than {100 * judges_recall.SETTLED:.0f} percentage points, and is still rising where "
-        "it adds surely more. True where the smallest size fails and has settled and a larger one "
+        f"less than {100 * judges_recall.SETTLED:.0f} percentage points, and it is surely above "
+        "chance; it is still rising where the second half adds surely more. True where the smallest size fails and has settled and a larger one "
         "answers; false where all sizes fail and have settled, so that size changes nothing. Not "
         "measured where the smallest size answers or is still rising, or where none answers and "
         "some have not settled.",
@@ -356,7 +360,8 @@ CLAIMS = (
         "True where the fixed vector answers those within reach with an accuracy above "
         f"{SOLVED} and some are beyond; false where it is below at all of those within reach, "
         "although training has settled (its second half added surely less than "
-        f"{100 * judges_recall.SETTLED:.0f} percentage points to the accuracy over all distances). "
+        f"{100 * judges_recall.SETTLED:.0f} percentage points to the accuracy over all distances, "
+        "and the nearest is answered surely more often than by chance). "
         "Not measured where training has not settled, where it is above at some of them and below "
         "at others, or answers every distance.",
         "reach-distance",

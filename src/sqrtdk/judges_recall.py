@@ -12,6 +12,7 @@ from sqrtdk.estimates import Estimate, MissingError, estimate, past, percent
 from sqrtdk.experiments.encoder_decoder import GAIN, SOLVED, UNASKED
 from sqrtdk.judges import FACTOR, LARGE, Reading, every, exists
 from sqrtdk.learning import Ratio
+from sqrtdk.recall import N_VALUES
 from sqrtdk.recurrent import READERS
 from sqrtdk.series import Whole
 
@@ -20,6 +21,9 @@ LONG = 16
 
 REACH = ("length", "hidden", "d_k", "learning_rate")
 """The axes of the reach experiment that its claims are judged apart by."""
+
+CHANCE = 1 / N_VALUES
+"""Accuracy of an answer that knows nothing of its sequence."""
 
 SETTLED = 0.05
 """Training has settled where the second half of its steps adds less than this to the accuracy."""
@@ -87,13 +91,22 @@ def bottleneck(whole: Whole) -> Reading:
             "sources may differ"
         )
     solved = {name: past(curve[longest], SOLVED, above=True) for name, curve in attention.items()}
+    gains = _curves(table, GAIN.name, "length")
+    chance = unasked["fixed"][longest]
+    if exists(solved.values()) is False and not all(
+        _settled(gains.get(name, {}).get(longest), curve[longest], chance.high)
+        for name, curve in attention.items()
+    ):
+        raise MissingError(
+            f"no attention answers at length = {longest} after {steps} training steps, and they "
+            "may not be trained yet"
+        )
     holds = every((fails, exists(solved.values())))
     best = max(attention, key=lambda name: (attention[name][longest].mean, READERS.index(name)))
     short = [length for length, value in fixed.items() if past(value, SOLVED, above=True)]
     without = [name for name, state in solved.items() if state is False]
     unsure = [name for name, state in solved.items() if state is None]
-    gain = _curves(table, GAIN.name, "length").get("fixed", {}).get(longest)
-    chance = unasked["fixed"][longest]
+    gain = gains.get("fixed", {}).get(longest)
     conditions = [
         f"after {steps} training steps",
         *([_why(end, gain, chance)] if fails else []),
@@ -121,20 +134,26 @@ def bottleneck(whole: Whole) -> Reading:
     )
 
 
+def _settled(gain: Estimate | None, accuracy: Estimate, level: float) -> bool | None:
+    """Return whether training has settled: surely above a level, and surely rising no more.
+
+    What is at the level has learnt nothing yet, and may still begin to.
+    """
+    if gain is None:
+        return None
+    return every((past(accuracy, level, above=True), past(gain, SETTLED, above=False)))
+
+
 def _why(accuracy: Estimate, gain: Estimate | None, chance: Estimate) -> str:
     """Return what is known of why a fixed vector fails: its size, or that it is not trained yet."""
-    above = past(Estimate(accuracy.mean - chance.high, accuracy.low - chance.high,
-                          accuracy.high - chance.high), 0.0, above=True)  # fmt: skip
-    settled = past(gain, SETTLED, above=False) if gain else None
-    if above is not True:
+    if past(accuracy, chance.high, above=True) is not True:
         return (
             "the fixed vector is then no better than the most frequent value, so that it may be "
             "too small or only not trained yet"
         )
-    if settled:
+    if _settled(gain, accuracy, chance.high):
         return "the fixed vector has then settled, so that its size is what it lacks"
-    rising = "it is still rising then" if settled is False else "it may still be rising then"
-    return f"{rising}, so that training may be what the fixed vector lacks"
+    return "the fixed vector may then still be rising, so that training may be what it lacks"
 
 
 # Capacity
@@ -144,8 +163,8 @@ class _Size(NamedTuple):
     """The fixed vector of one size, at the learning rate with the best accuracy.
 
     `answers` is whether it answers at some rate, `fails` whether it does not at any. `settled` is
-    whether the second half of the training added little, and `edge` whether the rate is at an end
-    of the grid.
+    whether it has learnt something and the second half of the training added little, and `edge`
+    whether the rate is at an end of the grid.
     """
 
     hidden: int
@@ -192,7 +211,7 @@ def _sizes(table: pd.DataFrame) -> list[_Size]:
                 gain,
                 exists(past(one, SOLVED, above=True) for one in accuracy.values()),
                 every(past(one, SOLVED, above=False) for one in accuracy.values()),
-                past(gain, SETTLED, above=False),
+                _settled(gain, accuracy[best], CHANCE),
                 len(rates) > 1 and best in (rates[0], rates[-1]),
             )
         )
@@ -211,8 +230,8 @@ def capacity(whole: Whole) -> Reading:
         raise MissingError(f"the fixed vector of {small.hidden} units answers at length = {length}")
     if small.fails and small.settled is False:
         raise MissingError(
-            f"the fixed vector of {small.hidden} units is still rising after {steps} training "
-            f"steps: {small.text}"
+            f"the fixed vector of {small.hidden} units is still rising, or has learnt nothing, "
+            f"after {steps} training steps: {small.text}"
         )
     answers = exists(one.answers for one in larger)
     if answers is False and not all(one.too_small for one in sizes):
@@ -446,7 +465,7 @@ def vanishing(whole: Whole) -> Reading:
     if answers == {True} and beyond is False:
         raise MissingError("the fixed vector answers every distance")
     gain = next(iter(gains.values()), None)
-    if answers == {False} and not (gain and past(gain, SETTLED, above=False)):
+    if answers == {False} and not _settled(gain, right[min(near)], CHANCE):
         raise MissingError(
             f"after {steps} training steps the fixed vector may still be learning, so that what it "
             "does not answer may only not be trained"
@@ -467,11 +486,11 @@ def vanishing(whole: Whole) -> Reading:
         "best accuracy of the trained fixed vector at any distance",
         best,
         abs(best.mean - SOLVED),
-        f"after {steps} training steps{_settled(gain)}",
+        f"after {steps} training steps{_added(gain)}",
     )
 
 
-def _settled(gain: Estimate | None) -> str:
+def _added(gain: Estimate | None) -> str:
     if gain is None:
         return ""
     return f", the second half of which adds {estimate(_points_of(gain))} percentage points"

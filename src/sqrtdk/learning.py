@@ -83,8 +83,8 @@ class Comparison:
 
     `ratio` is that of the steps to 90 %, unscaled over scaled, and `windows` are those of learning
     rates. `edges` are the d_k at which a best rate is at the edge of the grid. `cases` are the
-    ratios at the largest d_k of all comparisons of the run, by label. `diverged` has the runs that
-    diverged at each d_k, and all runs, without scaling and with it.
+    ratios at the largest d_k of all comparisons of the run, by label. `diverged` has at each d_k the
+    runs that diverged without scaling and with it, and all runs of an arm. `steps` were trained.
     """
 
     label: str
@@ -93,6 +93,7 @@ class Comparison:
     windows: Mapping[int, Windows] = field(default_factory=dict)
     cases: Mapping[str, Ratio] = field(default_factory=dict)
     diverged: Mapping[int, tuple[int, int, int]] = field(default_factory=dict)
+    steps: int = 0
     unrelated: bool = True
 
 
@@ -133,7 +134,9 @@ def comparisons(settings: Mapping[str, Any], table: pd.DataFrame) -> list[Compar
             diverged[int(str(d_k))] = counts[0], counts[1], int(there["n_seeds"].sum()) // 2
         label = ", ".join(f"{axis} = {values[axis]}" for axis in named)
         cases[label] = next(reversed(ratio.values()))
-        found.append(Comparison(label, ratio, edges, windows, cases, diverged))
+        found.append(
+            Comparison(label, ratio, edges, windows, cases, diverged, int(table["steps"].max()))
+        )
     return found
 
 
@@ -249,6 +252,7 @@ def stability(one: Comparison) -> Reading:
         f"decades by which the window is wider with scaling at d_k = {d_k}",
         at.gap,
         abs(at.gap.mean - WIDER),
+        f"in {one.steps} training steps",
     )
 
 
