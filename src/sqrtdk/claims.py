@@ -290,6 +290,22 @@ CLAIMS = (
         table="twins",
     ),
     Claim(
+        "projections",
+        "Queries, keys and values each need their own projection.",
+        "The task is a lookup in which a query is its item turned by a right angle, and the answer "
+        "is the item turned the other way round. True where, after training, the head with three "
+        f"projections answers with an accuracy surely above {SOLVED} at some learning rate, and "
+        "both the head with W_q = W_k and the head with W_v = I are surely below at every one, "
+        "with surely less than "
+        f"{100 * judges_recall.SETTLED:.0f} percentage points gained in the second half of the "
+        "training at their best. False where one of the two answers at some rate. Not measured "
+        "where the head with three projections does not answer, or the others are still rising.",
+        "projections-accuracy",
+        judges_recall.projections,
+        experiment="projections",
+        subjects=judges_recall.parts("d_k", "n_k", "batch_size"),
+    ),
+    Claim(
         "bottleneck",
         "Attention removes the bottleneck of the fixed-size vector.",
         "True where, at the longest source and after training, the accuracy of the fixed vector is "
@@ -311,10 +327,10 @@ CLAIMS = (
         f"{SOLVED} at some learning rate, and fails where it is surely below at all of them. It "
         "has settled where, at its best rate, the second half of the training steps adds surely "
         f"less than {100 * judges_recall.SETTLED:.0f} percentage points, and it is surely above "
-        "chance; it is still rising where the second half adds surely more. True where the smallest size fails and has settled and a larger one "
-        "answers; false where all sizes fail and have settled, so that size changes nothing. Not "
-        "measured where the smallest size answers or is still rising, or where none answers and "
-        "some have not settled.",
+        "chance; it is still rising where the second half adds surely more. True where the "
+        "smallest size fails and has settled and a larger one answers; false where all sizes fail "
+        "and have settled, so that size changes nothing. Not measured where the smallest size "
+        "answers or is still rising, or where none answers and some have not settled.",
         "capacity-hidden",
         judges_recall.capacity,
         experiment="capacity",

@@ -83,8 +83,8 @@ class Comparison:
 
     `ratio` is that of the steps to 90 %, unscaled over scaled, and `windows` are those of learning
     rates. `edges` are the d_k at which a best rate is at the edge of the grid. `cases` are the
-    ratios at the largest d_k of all comparisons of the run, by label. `diverged` has at each d_k the
-    runs that diverged without scaling and with it, and all runs of an arm. `steps` were trained.
+    ratios at the largest d_k of all comparisons of the run, by label. `diverged` has, at each d_k,
+    the runs that diverged without scaling and with it, and all runs of an arm.
     """
 
     label: str
@@ -110,7 +110,7 @@ def comparisons(settings: Mapping[str, Any], table: pd.DataFrame) -> list[Compar
     table = table[table["scaling"].isin([unscaled, scaled])]
     axes = [key.name for key in rates.TASK if key.name != "d_k"]
     named = [axis for axis in axes if axis in ("optimizer", "loss") or len(set(table[axis])) > 1]
-    found, cases = [], dict[str, Ratio]()
+    found, cases, budget = [], dict[str, Ratio](), int(table["steps"].max())
     for at, frame in table.groupby(axes, sort=True):
         values = dict(zip(axes, at, strict=True))
         best = frame[frame["best"] == 1]
@@ -134,9 +134,7 @@ def comparisons(settings: Mapping[str, Any], table: pd.DataFrame) -> list[Compar
             diverged[int(str(d_k))] = counts[0], counts[1], int(there["n_seeds"].sum()) // 2
         label = ", ".join(f"{axis} = {values[axis]}" for axis in named)
         cases[label] = next(reversed(ratio.values()))
-        found.append(
-            Comparison(label, ratio, edges, windows, cases, diverged, int(table["steps"].max()))
-        )
+        found.append(Comparison(label, ratio, edges, windows, cases, diverged, budget))
     return found
 
 

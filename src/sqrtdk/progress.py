@@ -31,6 +31,7 @@ MILLISECONDS = {
     "draw_training": 4500,
     "twin": 12000,
     "draw_encoder_decoder": 3000,
+    "draw_projections": 2500,
     "draw_capacity": 2500,
     "draw_score_width": 2500,
     "draw_reach": 3000,

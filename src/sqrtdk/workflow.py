@@ -47,7 +47,7 @@ JUDGING = {"training": ("rates", "twins"), "score_width": ("widths",)}
 """The tables of each experiment that claims are judged by, beside its summary."""
 
 
-COMPANIONS = {"encoder_decoder": ("capacity", "score_width")}
+COMPANIONS = {"training": ("projections",), "encoder_decoder": ("capacity", "score_width")}
 """Experiments that are a second grid of another one's question."""
 
 

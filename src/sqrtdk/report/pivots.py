@@ -25,6 +25,7 @@ HEADLINES = {
     "related": ("entropy_normalized", "max_weight", "grad_logits_dead_entries", "grad_q_rms"),
     "precision": ("weight_error", "overflow_share"),
     "training": ("steps_to_90", "learning_rate"),
+    "projections": ("accuracy", "asked_weight"),
     "encoder_decoder": ("accuracy", "steps_to_90", "asked_weight"),
     "capacity": ("accuracy", "accuracy_gain"),
     "score_width": ("accuracy", "steps_to_90", "asked_weight"),
@@ -34,6 +35,7 @@ HEADLINES = {
 
 SIDE_BY_SIDE = {
     "precision": "order",
+    "projections": "projections",
     "encoder_decoder": "reader",
     "capacity": "reader",
     "score_width": "reader",
@@ -44,7 +46,12 @@ SIDE_BY_SIDE = {
 NAMED = ("scaling", "reader")
 """Axes whose values are names that say enough."""
 
-DOWN = {"encoder_decoder": "length", "capacity": "hidden", "reach": "distance"}
+DOWN = {
+    "projections": "learning_rate",
+    "encoder_decoder": "length",
+    "capacity": "hidden",
+    "reach": "distance",
+}
 """The axis with a row for each value, where that is not d_k."""
 
 SHORT = {"distance": 6}
