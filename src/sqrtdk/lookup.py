@@ -80,6 +80,12 @@ def stack(tasks: Sequence[Task]) -> Task:
     return Task(np.stack(items), np.stack(queries), np.stack(answers), np.stack(targets))
 
 
+def at(tasks: Task, place: int) -> Task:
+    """Return the tasks at one place of the second axis."""
+    items, queries, answers, targets = tasks
+    return Task(items[:, place], queries[:, place], answers[:, place], targets[:, place])
+
+
 class Weights(NamedTuple):
     """Projections of queries and keys [..., d_model, d_k] and of values [..., d_model, d_model]."""
 

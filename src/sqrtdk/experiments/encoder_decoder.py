@@ -60,7 +60,7 @@ GAIN = Column(
     "accuracy_gain",
     "By how much the accuracy is higher than at the last logged step of the first half of these "
     "steps: near 0 where training has settled. Empty before the first step.",
-    "share",
+    "difference of shares",
     optional=True,
 )
 

@@ -66,7 +66,7 @@ COLUMNS: tuple[Column, ...] = (
         "accuracy_gain",
         "By how much the accuracy is higher than at the last logged step of the first half of "
         "these steps: near 0 where training has settled. Empty before the first step.",
-        "share",
+        "difference of shares",
         optional=True,
     ),
     Column(
@@ -119,7 +119,8 @@ def measure(
     held = lookup.stack([others for _, others in drawn])
     weights = initial(slab, seeds, projections)
     moments, scratch = [Adam(w) for w in weights], [np.empty_like(w) for w in weights]
-    logged, rows = training.logged(slab["steps"]), [list[Row]() for _ in seeds]
+    logged = {*training.logged(slab["steps"]), slab["steps"] // 2}
+    rows = [list[Row]() for _ in seeds]
     earlier: dict[int, Floats] = {}
     for step in range(slab["steps"] + 1):
         if step in logged:
@@ -131,7 +132,7 @@ def measure(
             for run, found in enumerate(rows):
                 found.append({"step": step} | {name: float(x[run]) for name, x in now.items()})
         if step < slab["steps"]:
-            batch = Task(*(array[:, step] for array in tasks))
+            batch = lookup.at(tasks, step)
             gradients = lookup.gradient(weights, batch, projections)
             for one, w, g, space in zip(moments, weights, gradients, scratch, strict=True):
                 # A copy, because a step overwrites the gradient, which two matrices may share.

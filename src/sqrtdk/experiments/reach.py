@@ -76,7 +76,7 @@ COLUMNS: tuple[Column, ...] = (
         "By how much the accuracy, mean over all distances, is higher than after half of the "
         "training steps: near 0 where training has settled. Empty before training, and after a "
         "single step.",
-        "share",
+        "difference of shares",
         optional=True,
     ),
     UNASKED,
