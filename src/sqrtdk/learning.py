@@ -190,9 +190,9 @@ def scaling_helps(one: Comparison) -> Reading:
     return Reading(
         holds,
         f"steps without over with scaling {before}{times} at d_k = {d_k}",
-        f"Without scaling training {verb}: at d_k = {d_k} the steps to 90 % accuracy are "
-        f"{_all(one.cases or {one.label: end})} what they are with scaling, each at a learning "
-        "rate that was chosen on other seeds.",
+        f"Without scaling training {verb}. Steps to 90 % accuracy at d_k = {d_k} over those with "
+        "scaling, each at a learning rate that was chosen on other seeds: "
+        f"{_all(one.cases or {one.label: end})}.",
         f"{bound}steps to 90 % without over with scaling at d_k = {d_k}",
         end.bound,
         max(0.0, _ln(end.least), -_ln(end.most)),
@@ -203,8 +203,8 @@ def scaling_helps(one: Comparison) -> Reading:
 def _all(cases: Mapping[str, Ratio]) -> str:
     """Return every case with its ratio, the largest first."""
     order = sorted(cases.items(), key=lambda item: -item[1].bound.mean)
-    texts = [f"{ratio.text(' times')}" + f" ({label})" * bool(label) for label, ratio in order]
-    return f"{', '.join(texts[:-1])} and {texts[-1]}" if len(texts) > 1 else texts[0]
+    texts = (ratio.text(" times") + f" at {label}" * bool(label) for label, ratio in order)
+    return "; ".join(texts)
 
 
 def _ln(value: float) -> float:
