@@ -20,8 +20,8 @@ from sqrtdk.estimates import Estimate, MissingError, interval
 from sqrtdk.judges import Reading
 from sqrtdk.series import Whole
 
-SEEDS = (5, 10, 20, 40, 80)
-REPEATS = 200
+SEEDS = (5, 6, 12, 20, 40, 80)
+REPEATS = 100
 SPREAD = 0.25
 BUDGET = 400
 

@@ -246,12 +246,12 @@ CLAIMS = (
         "The ratio is the median over seeds of the steps to 90 % held-out accuracy without scaling "
         "over those with 1/√d_k. Half of the seeds choose the best learning rate of each arm, the "
         "other half are reported at it, and the other way round. A run that does not get there "
-        "bounds the ratio of its seed by the steps trained; of the interval, or of the median "
-        "below six seeds, the outer bounds count. At the grid's largest d_k: true where both are "
-        f"above 1; where both are below 1, or both are 1, false if that d_k is {LARGE} or more, "
-        "else not measured; undecided elsewhere. Not measured where that d_k is 1, a chosen rate "
-        "there is at the edge of the grid, or too few runs get to 90 % to bound the ratio. With a "
-        f"condition where the ratio is below {learning.MUCH}, or may be.",
+        "bounds the ratio of its seed by the steps trained; of the interval the outer bounds "
+        "count. At the grid's largest d_k: true where both are above 1; where both are below 1, or "
+        f"both are 1, false if that d_k is {LARGE} or more, else not measured; undecided "
+        "elsewhere. Not measured where that d_k is 1, a chosen rate there is at the edge of the "
+        "grid, fewer than six seeds give no interval, or too few runs get to 90 % to bound the "
+        f"ratio. With a condition where the ratio is below {learning.MUCH}, or may be.",
         "training-steps",
         learning.scaling_helps,
         caveat="for initial weights that give q and k entries of variance 1; smaller ones do "
@@ -349,7 +349,8 @@ CLAIMS = (
         "and scaled dot attention keep up at every d_k and, at the largest, unscaled dot attention "
         "is behind itself and, by the same margin, behind scaled dot attention. False where "
         "additive or scaled dot attention is behind at some d_k; or where the largest d_k is "
-        f"{LARGE} or more and unscaled dot attention is surely not behind. Else not measured.",
+        f"{LARGE} or more and unscaled dot attention is surely not behind. Else not measured, "
+        "and with fewer than six seeds, which give no interval.",
         "score_width-d_k",
         judges_recall.score_width,
         experiment="score_width",

@@ -320,11 +320,6 @@ def _points(table: pd.DataFrame) -> dict[str, dict[int, _Point]]:
     return found
 
 
-def _over(one: Ratio, *, above: bool) -> bool | None:
-    """Return whether a ratio is above (or below) the margin of 2 with its whole interval."""
-    return past(Estimate(one.least, *one.ends), FACTOR, above=above)
-
-
 def score_width(whole: Whole) -> Reading:
     """Judge whether unscaled dot attention falls behind with d_k where the others keep up.
 
@@ -338,10 +333,10 @@ def score_width(whole: Whole) -> Reading:
     if len(sizes) < 2:
         raise MissingError("the run has one d_k; a comparison needs two")
     small, large = sizes[0], sizes[-1]
-    behind = {d_k: _over(dot[d_k].scaled, above=True) for d_k in sizes}
-    grown = every((behind[large], _over(dot[large].own, above=True)))
+    behind = {d_k: dot[d_k].scaled.beyond(FACTOR, above=True) for d_k in sizes}
+    grown = every((behind[large], dot[large].own.beyond(FACTOR, above=True)))
     keeps = {
-        (name, d_k): _over(points[name][d_k].own, above=False)
+        (name, d_k): points[name][d_k].own.beyond(FACTOR, above=False)
         for name in ("additive", "scaled_dot")
         for d_k in sizes[1:]
     }

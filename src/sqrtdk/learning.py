@@ -18,6 +18,9 @@ from sqrtdk.series import Whole, scaled_arm, unscaled_arm
 MUCH = 5
 """A ratio of steps below which scaling helps only a little."""
 
+FEWEST = 6
+"""Seeds that a 95 % interval of a median needs: five are all on one side of it too often."""
+
 WIDER = math.log10(2)
 """Decades by which one window of learning rates is wider: the ratio of its ends doubles."""
 
@@ -39,10 +42,14 @@ class Ratio(NamedTuple):
     low: float = math.nan
     high: float = math.nan
 
-    @property
-    def ends(self) -> tuple[float, float]:
-        """What the verdict looks at: the interval, or where there is none the median's bounds."""
-        return (self.least, self.most) if math.isnan(self.low) else (self.low, self.high)
+    def beyond(self, level: float, *, above: bool) -> bool | None:
+        """Return whether the whole interval is above (or below) a level; None if it is across.
+
+        Raises MissingError where there is no interval, because one number decides nothing.
+        """
+        if math.isnan(self.low):
+            raise MissingError(f"fewer than {FEWEST} seeds give no interval of a median")
+        return past(Estimate(self.least, self.low, self.high), level, above=above)
 
     @property
     def bound(self) -> Estimate:
@@ -173,7 +180,7 @@ def scaling_helps(one: Comparison) -> Reading:
         raise MissingError(
             f"at d_k = {d_k} too few runs reach 90 %, or some have it from the start"
         )
-    holds = past(Estimate(end.least, *end.ends), 1.0, above=True)
+    holds = end.beyond(1.0, above=True)
     if holds is False and d_k < LARGE:
         raise MissingError(
             f"the ratio is {end.text()} at d_k = {d_k}, the largest; larger d_k may differ"
