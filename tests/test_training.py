@@ -614,7 +614,7 @@ def test_stability_says_both_windows_and_what_diverged() -> None:
     assert "it is 1.0 (0.9 to 1.1) decades wide" in found["answer"]
     assert "at least 2.5 (2.4 to 2.6) decades with scaling" in found["answer"]
     assert "3 of 6 runs diverge without scaling, 1 with it" in found["answer"]
-    assert found["condition"].startswith("in 400 training steps")
+    assert "in 400 training steps" in found["condition"]
 
 
 def test_windows_are_counted_in_decades_by_seed() -> None:
