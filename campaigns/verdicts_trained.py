@@ -10,7 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -50,14 +50,11 @@ def steps(rng: np.random.Generator, typical: float, seeds: int) -> np.ndarray:
     return np.where(drawn <= BUDGET, np.maximum(drawn, 1.0), np.inf)
 
 
-def _rows(found: np.ndarray, **at: Any) -> list[dict[str, Any]]:
-    """Return the rows after the last step of some seeds."""
-    return [
-        at | {"seed": seed, "step": BUDGET, "diverged": 0.0,
-              "steps_to_90": value if np.isfinite(value) else np.nan,
-              "accuracy": 1.0 if np.isfinite(value) else 0.3}
-        for seed, value in enumerate(found)
-    ]  # fmt: skip
+def _runs(found: np.ndarray, grid: Sequence[float]) -> rates.Runs:
+    """Return runs of steps [n_seeds, n_rates]."""
+    there = np.isfinite(found)
+    seeds = list(range(len(found)))
+    return rates.Runs(seeds, list(grid), found, np.where(there, 1.0, 0.3), np.zeros_like(found))
 
 
 def training(off: Sequence[float], on: Sequence[float]) -> Draw:
@@ -65,18 +62,17 @@ def training(off: Sequence[float], on: Sequence[float]) -> Draw:
 
     At the ends no run gets there.
     """
+    settings = {"steps": BUDGET, "learning_rate": GRID, "scaling": RULES}
+    task = {"d_k": 1024, "n_k": 16, "batch_size": 16, "optimizer": "sgd", "loss": "values"}
 
     def draw(rng: np.random.Generator, seeds: int) -> Reading:
-        table: list[dict[str, Any]] = []
+        found = {}
         for scaling, typical in (("off", off), ("on", on)):
-            for rate, one in zip(GRID, (np.inf, *typical, np.inf), strict=True):
-                at = {"d_k": 1024, "n_k": 16, "batch_size": 16, "optimizer": "sgd",
-                      "loss": "values", "scaling": scaling, "learning_rate": rate}  # fmt: skip
-                found = steps(rng, one, seeds) if np.isfinite(one) else np.full(seeds, np.inf)
-                table += _rows(found, **at)
-        settings = {"steps": BUDGET, "learning_rate": GRID, "scaling": RULES}
-        best = pd.DataFrame(rates.rows(settings, pd.DataFrame(table)))
-        return learning.scaling_helps(learning.comparisons(settings, best)[0])
+            ends = np.full(seeds, np.inf)
+            inside = [steps(rng, one, seeds) for one in typical]
+            found[scaling] = _runs(np.stack([ends, *inside, ends], axis=1), GRID)
+        table = pd.DataFrame([task | row for row in rates.rows_of(found, settings)])
+        return learning.scaling_helps(learning.comparisons(settings, table)[0])
 
     return draw
 
@@ -102,17 +98,14 @@ def score_width(additive: float, dot: float) -> Draw:
     truth = {"additive": additive, "scaled_dot": 1.0, "dot": dot}
 
     def draw(rng: np.random.Generator, seeds: int) -> Reading:
-        table: list[dict[str, Any]] = []
+        found = {}
         for reader, ratio in truth.items():
             for d_k in (16, 1024):
-                for rate, slower in zip(grid, (1.5, 1.0, 1.5), strict=True):
-                    typical = 60 * slower * (ratio if d_k > 16 else 1.0)
-                    at = {"length": 8, "hidden": 32, "d_k": d_k, "reader": reader,
-                          "learning_rate": rate}  # fmt: skip
-                    table += _rows(steps(rng, typical, seeds), **at)
+                typical = 60 * (ratio if d_k > 16 else 1.0)
+                each = [steps(rng, slower * typical, seeds) for slower in (1.5, 1.0, 1.5)]
+                found[reader, d_k] = _runs(np.stack(each, axis=1), grid)
         settings = {"steps": BUDGET, "learning_rate": grid}
-        found = pd.DataFrame(widths.rows(settings, pd.DataFrame(table)))
-        return judges_recall.score_width(Whole(found))
+        return judges_recall.score_width(Whole(pd.DataFrame(widths.rows_of(found, settings))))
 
     return draw
 

@@ -192,27 +192,33 @@ class Arm(NamedTuple):
 def rows(settings: Mapping[str, Any], runs: pd.DataFrame) -> Iterator[tables.Row]:
     """Yield the rows of rates.csv for a run's runs.csv, in the order of the axes."""
     task, budget = [key.name for key in TASK], int(settings["steps"])
-    grid = settings["learning_rate"]
     for at, frame in runs[runs["step"] == budget].groupby(task, sort=True):
         found = {str(name): runs_of(part) for name, part in frame.groupby("scaling", sort=True)}
-        arms = {name: arm_of(one, grid) for name, one in found.items()}
-        scaled = arms.get(scaled_arm(settings["scaling"]) or "")
-        for name, one in found.items():
-            best = choose(one)
-            for place, rate in enumerate(one.rates):
-                row: tables.Row = {
-                    **dict(zip(task, at, strict=True)),
-                    "scaling": name,
-                    "learning_rate": rate,
-                    **_measured(one, place),
-                    "steps": budget,
-                    "best": int(place == best),
-                    "edge": "",
-                }
-                if row["best"]:
-                    row["edge"] = edge((rate, *arms[name].rates), grid)
-                    row |= _reported(arms[name], scaled, budget)
-                yield {column.name: row.get(column.name, np.nan) for column in COLUMNS}
+        common = dict(zip(task, at, strict=True))
+        for row in rows_of(found, settings):
+            yield {column.name: (common | row).get(column.name, np.nan) for column in COLUMNS}
+
+
+def rows_of(found: Mapping[str, Runs], settings: Mapping[str, Any]) -> Iterator[tables.Row]:
+    """Yield the rows of one comparison, without what its arms have in common."""
+    grid, budget = settings["learning_rate"], int(settings["steps"])
+    arms = {name: arm_of(one, grid) for name, one in found.items()}
+    scaled = arms.get(scaled_arm(settings["scaling"]) or "")
+    for name, one in found.items():
+        best = choose(one)
+        for place, rate in enumerate(one.rates):
+            row: tables.Row = {
+                "scaling": name,
+                "learning_rate": rate,
+                **_measured(one, place),
+                "steps": budget,
+                "best": int(place == best),
+                "edge": "",
+            }
+            if row["best"]:
+                row["edge"] = edge((rate, *arms[name].rates), grid)
+                row |= _reported(arms[name], scaled, budget)
+            yield row
 
 
 def arm_of(runs: Runs, grid: Sequence[float]) -> Arm:

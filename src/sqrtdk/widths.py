@@ -76,39 +76,46 @@ COLUMNS = (
 
 def rows(settings: Mapping[str, Any], runs: pd.DataFrame) -> Iterator[tables.Row]:
     """Yield the rows of widths.csv for a run's runs.csv; the fixed vector has no score width."""
-    budget, grid = int(settings["steps"]), settings["learning_rate"]
-    ends = runs[(runs["step"] == budget) & (runs["reader"] != "fixed")].assign(diverged=0.0)
+    ends = runs[(runs["step"] == int(settings["steps"])) & (runs["reader"] != "fixed")]
+    ends = ends.assign(diverged=0.0)
     for (length, hidden), frame in ends.groupby(["length", "hidden"], sort=True):
         found = {
             (str(reader), int(str(d_k))): rates.runs_of(cells)
             for (reader, d_k), cells in frame.groupby(["reader", "d_k"], sort=True)
         }
-        arms = {at: rates.arm_of(one, grid) for at, one in found.items()}
-        smallest = min(d_k for _, d_k in arms)
-        for (reader, d_k), arm in arms.items():
-            steps = arm.steps.to_numpy(dtype=float)
-            low, high = median_interval(steps)
-            runs_here = found[reader, d_k]
-            accuracy = runs_here.accuracy[np.arange(len(steps)), rates.crossfit(runs_here)]
-            row: tables.Row = {
-                "length": length,
-                "hidden": hidden,
-                "reader": reader,
-                "d_k": d_k,
-                "n_seeds": len(steps),
-                "reached": int(np.isfinite(steps).sum()),
-                "steps": budget,
-                "crossfit_steps": rates.median(steps),
-                "crossfit_low": low,
-                "crossfit_high": high,
-                "accuracy": float(accuracy.mean()),
-                "rate_first": arm.rates[0],
-                "rate_second": arm.rates[1],
-                "edge": rates.edge(arm.rates, grid),
-                **_ratio("own", arm, arms.get((reader, smallest)), budget),
-                **_ratio("scaled", arm, arms.get((MEASURE, d_k)), budget),
-            }
-            yield {column.name: row.get(column.name, np.nan) for column in COLUMNS}
+        for row in rows_of(found, settings):
+            at = {"length": length, "hidden": hidden} | row
+            yield {column.name: at.get(column.name, np.nan) for column in COLUMNS}
+
+
+def rows_of(
+    found: Mapping[tuple[str, int], rates.Runs], settings: Mapping[str, Any]
+) -> Iterator[tables.Row]:
+    """Yield the rows of the runs of each reader and d_k, at one length and state size."""
+    budget, grid = int(settings["steps"]), settings["learning_rate"]
+    arms = {at: rates.arm_of(one, grid) for at, one in found.items()}
+    smallest = min(d_k for _, d_k in arms)
+    for (reader, d_k), arm in arms.items():
+        steps = arm.steps.to_numpy(dtype=float)
+        low, high = median_interval(steps)
+        runs = found[reader, d_k]
+        accuracy = runs.accuracy[np.arange(len(steps)), rates.crossfit(runs)]
+        yield {
+            "reader": reader,
+            "d_k": d_k,
+            "n_seeds": len(steps),
+            "reached": int(np.isfinite(steps).sum()),
+            "steps": budget,
+            "crossfit_steps": rates.median(steps),
+            "crossfit_low": low,
+            "crossfit_high": high,
+            "accuracy": float(accuracy.mean()),
+            "rate_first": arm.rates[0],
+            "rate_second": arm.rates[1],
+            "edge": rates.edge(arm.rates, grid),
+            **_ratio("own", arm, arms.get((reader, smallest)), budget),
+            **_ratio("scaled", arm, arms.get((MEASURE, d_k)), budget),
+        }
 
 
 def _ratio(name: str, arm: rates.Arm, other: rates.Arm | None, budget: int) -> tables.Row:
