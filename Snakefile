@@ -35,6 +35,7 @@ localrules:
     locate,
     rate,
     twin,
+    widen,
     judge,
     answer,
     trace,
@@ -293,6 +294,24 @@ rule twin:
         "environment.yml"
     shell:
         "python -m sqrtdk.twins {input.config} {input.runs} {input.rates} {output} 2> {log}"
+
+
+rule widen:
+    "How fast each kind of attention learns at each score width, at rates chosen on other seeds."
+    input:
+        config=rules.configure.output,
+        runs=f"{flow.folder}/score_width/runs.csv",
+        code=code("sqrtdk.widths"),
+    output:
+        f"{flow.folder}/score_width/widths.csv",
+    log:
+        f"{flow.folder}/logs/score_width-widen.log",
+    benchmark:
+        f"{flow.folder}/logs/score_width-widen.tsv"
+    conda:
+        "environment.yml"
+    shell:
+        "python -m sqrtdk.widths {input.config} {input.runs} {output} 2> {log}"
 
 
 for experiment in flow.experiments:

@@ -1,6 +1,7 @@
 """The experiments encoder_decoder, score_width and reach: models to rows."""
 
 import itertools
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from sqrtdk import cells, recall, recurrent, tables
-from sqrtdk.experiments import encoder_decoder, reach, score_width
+from sqrtdk.experiments import capacity, encoder_decoder, reach, score_width
 from sqrtdk.experiments.registry import Experiment
 from sqrtdk.recurrent import READERS
 
@@ -102,9 +103,37 @@ def test_rows_do_not_depend_on_how_seeds_are_cut_into_shards() -> None:
     assert text[0] == text[1]
 
 
-def test_score_width_measures_the_same_cells() -> None:
-    assert score_width.COLUMNS == encoder_decoder.COLUMNS
-    assert score_width.cells is encoder_decoder.cells
+@pytest.mark.parametrize("experiment", [score_width, capacity])
+def test_a_grid_of_its_own_measures_the_same_cells(experiment: Any) -> None:
+    assert experiment.COLUMNS == encoder_decoder.COLUMNS
+    assert experiment.cells is encoder_decoder.cells
+
+
+def test_the_gain_is_what_the_second_half_of_the_steps_added() -> None:
+    found = rows(steps=40, log_every=10, seeds=[0, 1], reader=["scaled_dot"])
+    accuracy = {row["step"]: row["accuracy"] for row in found}
+    gain = {row["step"]: row["accuracy_gain"] for row in found}
+    assert math.isnan(gain[0])
+    assert gain[40] == accuracy[40] - accuracy[20]
+    # Half of 30 was not logged: the one before it counts.
+    assert gain[30] == accuracy[30] - accuracy[10]
+    assert gain[10] == accuracy[10] - accuracy[0]
+
+
+@pytest.mark.parametrize(("steps", "known"), [(6, True), (7, True), (1, False)])
+def test_reach_says_what_the_second_half_added_to_all_distances(steps: int, known: bool) -> None:
+    training = {"d_k": 5, "n": 9, "batch": 4, "learning_rate": 0.05}
+    (found,) = reach.measure("scaled_dot", [3], length=4, steps=steps, **training)
+    gains = {row["stage"]: row["accuracy_gain"] for row in found}
+    assert math.isnan(gains["initial"])
+    assert math.isnan(gains["trained"]) is not known
+    if known:
+        (half,) = reach.measure("scaled_dot", [3], length=4, steps=steps // 2, **training)
+        means = [
+            np.mean([row["accuracy"] for row in rows_ if row["stage"] == "trained"])
+            for rows_ in (found, half)
+        ]
+        assert gains["trained"] == pytest.approx(means[0] - means[1], abs=1e-12)
 
 
 def test_without_scaling_scores_grow_as_the_root_of_d_k() -> None:

@@ -31,7 +31,7 @@ SCHEMAS = {
 PRECISION = summary.columns(halves.COLUMNS)
 METRICS = [column.name for column in COLUMNS if not column.axis]
 BUILD = {name: importlib.import_module(f"sqrtdk.figures.{name}").BUILD for name in FIGURES}
-RECALL_LINES = ("fixed", "additive", "dot", "scaled_dot", "unasked")
+RECALL_LINES = ("fixed", "additive", "dot", "scaled_dot", "most frequent value")
 SUMMARY_FIGURES = [what for what in FIGURES["scaling"] if what not in ("weights", "tails", "onset")]
 LINE_FIGURES = [what for what in SUMMARY_FIGURES if what != "collapse"]
 CAPTIONS = Path(style.__file__).parents[1] / "report" / "captions"
@@ -647,7 +647,7 @@ def test_precision_of_any_grid_can_be_drawn(grid, panels):
     assert len(draw("errors", precision_table(**grid), "precision").axes) == panels
 
 
-RECALL = ("encoder_decoder", "score_width", "reach")
+RECALL = ("encoder_decoder", "capacity", "score_width", "reach")
 
 
 def recall_table(experiment, *, seeds=5, **grid):
@@ -712,7 +712,10 @@ def test_a_reader_that_not_every_seed_learnt_has_no_steps_but_a_mark_above_the_b
 def test_the_accuracy_of_the_most_frequent_value_is_drawn_once_and_dashed():
     with style.context():
         figure = BUILD["reach"]["distance"]({"summary": recall_table("reach")})
-    drawn = [[x for x in axes.get_lines() if x.get_label() == "unasked"] for axes in figure.axes]
+    drawn = [
+        [x for x in axes.get_lines() if x.get_label() == "most frequent value"]
+        for axes in figure.axes
+    ]
     assert sorted(map(len, drawn)) == [0, 0, 0, 0, 1, 1]
     assert {x.get_linestyle() for found in drawn for x in found} == {"--"}
 

@@ -113,7 +113,7 @@ def test_a_run_shows_how_far_it_is_and_how_long_it_will_take(smoke: Path) -> Non
     assert all(line.endswith((" left", "estimating")) for line in lines)
 
 
-@pytest.mark.parametrize("experiment", ["encoder_decoder", "score_width", "reach"])
+@pytest.mark.parametrize("experiment", ["projections", "encoder_decoder", "score_width", "reach"])
 def test_training_by_hand_gives_the_same_file(smoke: Path, tmp_path: Path, experiment: str) -> None:
     # All seeds in one job there, one seed at a time here.
     parts = []

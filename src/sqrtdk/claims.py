@@ -26,6 +26,7 @@ from sqrtdk import (
     summary,
     tables,
     twins,
+    widths,
 )
 from sqrtdk.estimates import (
     MissingError,
@@ -247,17 +248,33 @@ CLAIMS = (
         "training",
         "Scaling helps training.",
         "The ratio is the median over seeds of the steps to 90 % held-out accuracy without scaling "
-        "over those with 1/√d_k, each arm at its best learning rate. A run that does not get there "
-        "bounds the ratio of its seed by the steps trained; of the interval, or of the median "
-        "below six seeds, the outer bounds count. At the grid's largest d_k: true where both are "
-        f"above 1; where both are below 1, or both are 1, false if that d_k is {LARGE} or more, "
-        "else not measured; undecided elsewhere. Not measured where that d_k is 1, a best rate "
-        "there is at the edge of the grid, or too few runs get to 90 % to bound the ratio. With a "
-        f"condition where the ratio is below {learning.MUCH}, or may be.",
+        "over those with 1/√d_k. Half of the seeds choose the best learning rate of each arm, the "
+        "other half are reported at it, and the other way round. A run that does not get there "
+        "bounds the ratio of its seed by the steps trained; of the interval the outer bounds "
+        "count. At the grid's largest d_k: true where both are above 1; where both are below 1, or "
+        f"both are 1, false if that d_k is {LARGE} or more, else not measured; undecided "
+        "elsewhere. Not measured where that d_k is 1, a chosen rate there is at the edge of the "
+        "grid, fewer than six seeds give no interval, or too few runs get to 90 % to bound the "
+        f"ratio. With a condition where the ratio is below {learning.MUCH}, or may be.",
         "training-steps",
         learning.scaling_helps,
         caveat="for initial weights that give q and k entries of variance 1; smaller ones do "
         "without it",
+        experiment="training",
+        subjects=learning.comparisons,
+        table="rates",
+    ),
+    Claim(
+        "stability",
+        "Scaling matters for training stability at large d_k.",
+        "The window of learning rates is the number of decades of rates at which a run ends at 90 "
+        "% accuracy or more. Compared is, seed by seed, how much wider it is with 1/√d_k than "
+        "without scaling, at the grid's largest d_k. True where the whole interval of the mean is "
+        f"above {learning.WIDER:.2f} decades, a factor of 2; where it is below, false if that d_k "
+        f"is {LARGE} or more, else not measured; undecided elsewhere. Not measured where the "
+        "window that would have to be the narrower one reaches an end of the grid.",
+        "training-rates",
+        learning.stability,
         experiment="training",
         subjects=learning.comparisons,
         table="rates",
@@ -277,34 +294,72 @@ CLAIMS = (
         table="twins",
     ),
     Claim(
+        "projections",
+        "Queries, keys and values each need their own projection.",
+        "The task is a lookup in which a query is its item turned by a right angle, and the answer "
+        "is the item turned the other way round. True where, after training, the head with three "
+        f"projections answers with an accuracy surely above {SOLVED} at some learning rate, and "
+        "both the head with W_q = W_k and the head with W_v = I are surely below at every one, "
+        "with surely less than "
+        f"{100 * judges_recall.SETTLED:.0f} percentage points gained in the second half of the "
+        "training at their best. False where one of the two answers at some rate. Not measured "
+        "where the head with three projections does not answer, or the others are still rising.",
+        "projections-accuracy",
+        judges_recall.projections,
+        experiment="projections",
+        subjects=judges_recall.parts("d_k", "n_k", "batch_size"),
+    ),
+    Claim(
         "bottleneck",
         "Attention removes the bottleneck of the fixed-size vector.",
         "True where, at the longest source and after training, the accuracy of the fixed vector is "
         f"below {SOLVED} and that of some attention above it. False where the fixed vector is "
-        f"above it at length = {judges_recall.LONG} or more, or every attention below it.",
+        f"above it at length = {judges_recall.LONG} or more, or where every attention is below it "
+        "although its training has settled (above the most frequent value, and with surely less "
+        f"than {100 * judges_recall.SETTLED:.0f} percentage points gained in its second half). The "
+        "condition says whether the fixed vector has settled too, so that its size is what it "
+        "lacks, or may only not be trained yet.",
         "encoder_decoder-length",
         judges_recall.bottleneck,
         experiment="encoder_decoder",
         subjects=judges_recall.parts("hidden", "d_k", "learning_rate"),
     ),
     Claim(
+        "capacity",
+        "More training does not help a fixed vector that is too small.",
+        "After training, at one source length. A size answers where its accuracy is surely above "
+        f"{SOLVED} at some learning rate, and fails where it is surely below at all of them. It "
+        "has settled where, at its best rate, the second half of the training steps adds surely "
+        f"less than {100 * judges_recall.SETTLED:.0f} percentage points, and it is surely above "
+        "chance; it is still rising where the second half adds surely more. True where the "
+        "smallest size fails and has settled and a larger one answers; false where all sizes fail "
+        "and have settled, so that size changes nothing. Not measured where the smallest size "
+        "answers or is still rising, or where none answers and some have not settled.",
+        "capacity-hidden",
+        judges_recall.capacity,
+        experiment="capacity",
+        subjects=judges_recall.parts("length"),
+    ),
+    Claim(
         "score_width",
         "As the score width grows, dot attention without scaling falls behind; additive and scaled "
         "dot attention do not.",
-        "Every reader at the learning rate, of those tried, at which most seeds reach an accuracy "
-        f"of {SOLVED}, and in the fewest steps. Behind is what gets there with fewer seeds (by "
-        f"Fisher's exact test, below {judges_recall.CHANCE}) or, where all do, in more steps. "
-        "The others keep up where, at every d_k, additive and scaled dot attention get there with "
-        "more than half of the seeds and not behind themselves at the smallest d_k; where the "
-        f"intervals leave that open, with all seeds in surely fewer than {FACTOR} times the steps. "
-        "True where they do and, at the largest d_k, unscaled dot attention is behind scaled dot "
-        "attention and behind itself at the smallest d_k. False where one of them surely does not "
-        f"keep up; or where that d_k is {LARGE} or more and unscaled dot attention is surely not "
-        "behind. Else not measured.",
+        "Compared are steps to an accuracy of "
+        f"{SOLVED}, seed by seed. Half of the seeds choose each reader's learning rate at each "
+        "d_k, the other half are reported at it, and the other way round. A seed that does not "
+        "get there bounds its ratio by the steps trained. A reader keeps up where the whole "
+        "interval of the median ratio of its steps to those at the smallest d_k is below "
+        f"{FACTOR}; it is behind where the whole interval is above {FACTOR}. True where additive "
+        "and scaled dot attention keep up at every d_k and, at the largest, unscaled dot attention "
+        "is behind itself and, by the same margin, behind scaled dot attention. False where "
+        "additive or scaled dot attention is behind at some d_k; or where the largest d_k is "
+        f"{LARGE} or more and unscaled dot attention is surely not behind. Else not measured, "
+        "and with fewer than six seeds, which give no interval.",
         "score_width-d_k",
         judges_recall.score_width,
         experiment="score_width",
         subjects=judges_recall.parts("length", "hidden"),
+        table="widths",
     ),
     Claim(
         "reach",
@@ -324,9 +379,12 @@ CLAIMS = (
         "Within reach are the distances at which, after training, the norm of the derivative is "
         "surely more than 1/100 of that at distance 0, beyond it those at which it is surely less. "
         "True where the fixed vector answers those within reach with an accuracy above "
-        f"{SOLVED} and some are beyond; false where it is below at all of those within reach. Not "
-        "measured where it is above at some of them and below at others, or answers every "
-        "distance.",
+        f"{SOLVED} and some are beyond; false where it is below at all of those within reach, "
+        "although training has settled (its second half added surely less than "
+        f"{100 * judges_recall.SETTLED:.0f} percentage points to the accuracy over all distances, "
+        "and the nearest is answered surely more often than by chance). "
+        "Not measured where training has not settled, where it is above at some of them and below "
+        "at others, or answers every distance.",
         "reach-distance",
         judges_recall.vanishing,
         experiment="reach",
@@ -338,6 +396,7 @@ SCHEMAS: dict[str, tuple[Column, ...]] = {
     "contrasts": contrasts.columns(scaling.COLUMNS),
     "rates": rates.COLUMNS,
     "twins": twins.COLUMNS,
+    "widths": widths.COLUMNS,
 }
 """The tables that decide a claim beside the summaries."""
 

@@ -1,17 +1,19 @@
-"""How the claims about encoder and decoder are judged: one part of a summary to one reading.
+"""Judge the claims about encoder and decoder.
 
-The rules in words stand in `claims` beside the sentences.
+The rules in words are in `claims`, next to the sentences.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pandas as pd
 
-from sqrtdk.estimates import Estimate, MissingError, estimate, past, percent, ratio
-from sqrtdk.experiments.encoder_decoder import SOLVED
+from sqrtdk.estimates import Estimate, MissingError, estimate, past, percent
+from sqrtdk.experiments.encoder_decoder import GAIN, SOLVED, UNASKED
 from sqrtdk.judges import FACTOR, LARGE, Reading, every, exists
+from sqrtdk.learning import Ratio
+from sqrtdk.lookup import PROJECTIONS
+from sqrtdk.recall import N_VALUES
 from sqrtdk.recurrent import READERS
 from sqrtdk.series import Whole
 
@@ -21,8 +23,11 @@ LONG = 16
 REACH = ("length", "hidden", "d_k", "learning_rate")
 """The axes of the reach experiment that its claims are judged apart by."""
 
-CHANCE = 0.025
-"""Below it fewer seeds are taken for fewer: the side of a 95 % interval."""
+CHANCE = 1 / N_VALUES
+"""Accuracy of an answer that knows nothing of its sequence."""
+
+SETTLED = 0.05
+"""Training has settled where the second half of its steps adds less than this to the accuracy."""
 
 DECADE, GONE = -1.0, -2.0
 """log₁₀ of the share of its norm that a derivative keeps: flat above the first, gone below the
@@ -30,7 +35,7 @@ second."""
 
 
 def parts(*axes: str) -> Callable[[Mapping[str, Any], pd.DataFrame], Sequence[Whole]]:
-    """What makes one subject of each combination of some axes, named by those that vary."""
+    """Return what makes one subject of each combination of some axes, named by those that vary."""
 
     def found(settings: Mapping[str, Any], table: pd.DataFrame) -> list[Whole]:
         varying = [name for name in axes if len(set(table[name])) > 1]
@@ -47,7 +52,7 @@ def parts(*axes: str) -> Callable[[Mapping[str, Any], pd.DataFrame], Sequence[Wh
 
 
 def _curves(table: pd.DataFrame, metric: str, x: str) -> dict[str, dict[int, Estimate]]:
-    """A metric by reader and by x."""
+    """Return a metric by reader and by x."""
     found: dict[str, dict[int, Estimate]] = {}
     for row in table[table["metric"] == metric].sort_values(x).to_dict("records"):
         value = Estimate(row["mean"], row["ci_low"], row["ci_high"])
@@ -70,10 +75,10 @@ def _need(curves: Mapping[str, Any], *readers: str) -> None:
 
 
 def bottleneck(whole: Whole) -> Reading:
-    """Whether the fixed vector fails at the longest source, and attention does not."""
+    """Judge whether the fixed vector fails at the longest source, and attention does not."""
     table = _end(whole.table)
     curves = _curves(table, "accuracy", "length")
-    unasked = _curves(table, "unasked_accuracy", "length")
+    unasked = _curves(table, UNASKED.name, "length")
     _need(curves, "fixed")
     attention = {name: curve for name, curve in curves.items() if name != "fixed"}
     if not attention:
@@ -87,26 +92,42 @@ def bottleneck(whole: Whole) -> Reading:
             "sources may differ"
         )
     solved = {name: past(curve[longest], SOLVED, above=True) for name, curve in attention.items()}
+    gains = _curves(table, GAIN.name, "length")
+    chance = unasked["fixed"][longest]
+    if exists(solved.values()) is False and not all(
+        _settled(gains.get(name, {}).get(longest), curve[longest], chance.high)
+        for name, curve in attention.items()
+    ):
+        raise MissingError(
+            f"no attention answers at length = {longest} after {steps} training steps, and they "
+            "may not be trained yet"
+        )
     holds = every((fails, exists(solved.values())))
     best = max(attention, key=lambda name: (attention[name][longest].mean, READERS.index(name)))
     short = [length for length, value in fixed.items() if past(value, SOLVED, above=True)]
     without = [name for name, state in solved.items() if state is False]
     unsure = [name for name, state in solved.items() if state is None]
+    gain = gains.get("fixed", {}).get(longest)
     conditions = [
         f"after {steps} training steps",
-        *([f"the fixed vector answers too up to length = {max(short)}"] if short else []),
+        *([_why(end, gain, chance)] if fails else []),
+        *(
+            [f"in these steps the fixed vector answers up to length = {max(short)}"]
+            if short
+            else []
+        ),
         *([f"not with {' and '.join(without)}"] if holds and without else []),
         *([f"undecided with {' and '.join(unsure)}"] if holds and unsure else []),
     ]
     text = ", ".join(f"{name} {percent(curve[longest])}" for name, curve in curves.items())
-    chance = unasked["fixed"][longest]
     verb = "removes" if holds else "does not remove"
     return Reading(
         holds,
         f"right answers at length = {longest}: {text}; the most frequent value {percent(chance)}",
-        f"Attention {verb} the bottleneck: at length = {longest} the fixed vector answers "
-        f"{percent(end)} rightly, where the most frequent value of a sequence is right for "
-        f"{percent(chance)}; with {best} attention it is {percent(attention[best][longest])}.",
+        f"Attention {verb} the bottleneck: at length = {longest}, after {steps} training steps, "
+        f"the fixed vector answers {percent(end)} rightly, where the most frequent value of a "
+        f"sequence is right for {percent(chance)}; with {best} attention it is "
+        f"{percent(attention[best][longest])}.",
         f"accuracy of the fixed vector at length = {longest}",
         end,
         abs(end.mean - SOLVED),
@@ -114,108 +135,210 @@ def bottleneck(whole: Whole) -> Reading:
     )
 
 
+def _settled(gain: Estimate | None, accuracy: Estimate, level: float) -> bool | None:
+    """Return whether training has settled: surely above a level, and surely rising no more.
+
+    What is at the level has learnt nothing yet, and may still begin to.
+    """
+    if gain is None:
+        return None
+    return every((past(accuracy, level, above=True), past(gain, SETTLED, above=False)))
+
+
+def _why(accuracy: Estimate, gain: Estimate | None, chance: Estimate) -> str:
+    """Return what is known of why a fixed vector fails: its size, or that it is not trained yet."""
+    if past(accuracy, chance.high, above=True) is not True:
+        return (
+            "the fixed vector is then no better than the most frequent value, so that it may be "
+            "too small or only not trained yet"
+        )
+    if _settled(gain, accuracy, chance.high):
+        return "the fixed vector has then settled, so that its size is what it lacks"
+    return "the fixed vector may then still be rising, so that training may be what it lacks"
+
+
+# Capacity
+
+
+class _Size(NamedTuple):
+    """The fixed vector of one size, at the learning rate with the best accuracy.
+
+    `answers` is whether it answers at some rate, `fails` whether it does not at any. `settled` is
+    whether it has learnt something and the second half of the training added little, and `edge`
+    whether the rate is at an end of the grid.
+    """
+
+    hidden: int
+    accuracy: Estimate
+    gain: Estimate
+    answers: bool | None
+    fails: bool | None
+    settled: bool | None
+    edge: bool
+
+    @property
+    def too_small(self) -> bool | None:
+        """Whether it fails, and more training would not change that."""
+        return every((self.fails, self.settled))
+
+    @property
+    def text(self) -> str:
+        """What it reaches, in words."""
+        rise = estimate(_points_of(self.gain))
+        return f"{percent(self.accuracy)} at hidden = {self.hidden} ({rise} points gained)"
+
+
+def _sizes(table: pd.DataFrame) -> list[_Size]:
+    table = table[table["reader"] == "fixed"]
+    rates = sorted(set(table["learning_rate"]))
+    found = []
+    for hidden, rows in table.groupby("hidden", sort=True):
+        by = {
+            metric: {
+                row["learning_rate"]: Estimate(row["mean"], row["ci_low"], row["ci_high"])
+                for row in rows[rows["metric"] == metric].to_dict("records")
+            }
+            for metric in ("accuracy", GAIN.name)
+        }
+        accuracy = by["accuracy"]
+        best = max(accuracy, key=lambda rate: accuracy[rate].mean)
+        gain = by[GAIN.name].get(best)
+        if gain is None:
+            raise MissingError("accuracy was not logged in the first half of the training")
+        found.append(
+            _Size(
+                int(str(hidden)),
+                accuracy[best],
+                gain,
+                exists(past(one, SOLVED, above=True) for one in accuracy.values()),
+                every(past(one, SOLVED, above=False) for one in accuracy.values()),
+                _settled(gain, accuracy[best], CHANCE),
+                len(rates) > 1 and best in (rates[0], rates[-1]),
+            )
+        )
+    return found
+
+
+def capacity(whole: Whole) -> Reading:
+    """Judge whether the smallest fixed vector is too small where a larger one answers."""
+    table = _end(whole.table)
+    sizes = _sizes(table)
+    if len(sizes) < 2:
+        raise MissingError("the run has fewer than two sizes of the fixed vector")
+    small, *larger = sizes
+    steps, length = int(table["step"].max()), int(table["length"].iloc[0])
+    if small.fails is False:
+        raise MissingError(f"the fixed vector of {small.hidden} units answers at length = {length}")
+    if small.fails and small.settled is False:
+        raise MissingError(
+            f"the fixed vector of {small.hidden} units is still rising, or has learnt nothing, "
+            f"after {steps} training steps: {small.text}"
+        )
+    answers = exists(one.answers for one in larger)
+    if answers is False and not all(one.too_small for one in sizes):
+        raise MissingError(
+            f"no fixed vector answers in {steps} training steps, and not all of them have settled"
+        )
+    holds = every((small.too_small, answers))
+    first = next((one for one in larger if one.answers), max(larger, key=lambda x: x.accuracy.mean))
+    chance = next(iter(_curves(table, UNASKED.name, "length")["fixed"].values()))
+    rising = [str(one.hidden) for one in sizes if one.fails and one.settled is False]
+    edges = [str(one.hidden) for one in sizes if one.edge and not one.answers]
+    conditions = [
+        f"at length = {length}",
+        *(
+            [f"at hidden = {' and '.join(rising)} the accuracy is still rising after {steps} steps"]
+            if rising
+            else []
+        ),
+        *(
+            [f"at hidden = {' and '.join(edges)} the best learning rate is at the edge of the grid"]
+            if edges
+            else []
+        ),
+    ]
+    verb = "is" if holds else "is not" if holds is False else "may be"
+    beside = (
+        "less than" if past(small.accuracy, chance.mean, above=False) else "no surer than"
+    ) if not past(small.accuracy, chance.mean, above=True) else "more than"  # fmt: skip
+    return Reading(
+        holds,
+        f"right answers after {steps} steps: {', '.join(one.text for one in sizes)}; the most "
+        f"frequent value {percent(chance)}",
+        f"Size {verb} what a small fixed vector lacks: with {small.hidden} units it answers "
+        f"{percent(small.accuracy)} of questions about {length} pairs, {beside} the most frequent "
+        f"value of a sequence would ({percent(chance)}), and the second half of {steps} training "
+        f"steps adds {estimate(_points_of(small.gain))} points; with "
+        f"{first.hidden} units it answers {percent(first.accuracy)}.",
+        f"accuracy of the fixed vector at hidden = {small.hidden}",
+        small.accuracy,
+        abs(small.accuracy.mean - SOLVED),
+        "; ".join(conditions),
+    )
+
+
 # Score width
 
 
-class _Best(NamedTuple):
-    """A reader at one d_k, at the learning rate at which most seeds learn the task, and fastest."""
+class _Point(NamedTuple):
+    """A reader at one d_k, at learning rates that were chosen on other seeds.
+
+    `own` is the ratio of its steps to those at the smallest d_k, `scaled` to those of scaled dot
+    attention.
+    """
 
     seeds: int
-    there: int
-    steps: Estimate | None
-    accuracy: Estimate
-
-    @property
-    def rank(self) -> tuple[int, float, float]:
-        """The larger, the better."""
-        return self.there, -(self.steps.mean if self.steps else 0.0), self.accuracy.mean
+    reached: int
+    steps: Estimate
+    budget: int
+    accuracy: float
+    own: Ratio
+    scaled: Ratio
+    edge: bool
 
     @property
     def text(self) -> str:
         """What it takes, or where it ends, in words."""
-        if self.there == self.seeds and self.steps:
+        if self.steps.mean <= self.budget:
             return f"takes {estimate(self.steps)} steps"
-        seeds = f"{self.there} of {self.seeds} seeds" if self.there else "no seed"
-        return f"gets there with {seeds} and ends at an accuracy of {percent(self.accuracy)}"
+        seeds = f"{self.reached} of {self.seeds} seeds" if self.reached else "no seed"
+        return f"gets there with {seeds} and ends at an accuracy of {100 * self.accuracy:.0f} %"
 
 
-def _bests(table: pd.DataFrame) -> dict[str, dict[int, _Best]]:
-    """By reader and d_k."""
-    found: dict[str, dict[int, _Best]] = {}
-    for _, rows in _end(table).groupby(["d_k", "reader", "learning_rate"], sort=True):
-        values = {
-            row["metric"]: Estimate(row["mean"], row["ci_low"], row["ci_high"])
-            for row in rows.to_dict("records")
-        }
-        reader, d_k = rows["reader"].iloc[0], rows["d_k"].iloc[0]
-        seeds = int(rows["n_seeds"].max())
-        there = round(seeds * values["reached_90"].mean)
-        one = _Best(seeds, there, values.get("steps_to_90"), values["accuracy"])
-        curve = found.setdefault(str(reader), {})
-        curve[int(d_k)] = max((one, *filter(None, [curve.get(int(d_k))])), key=lambda x: x.rank)
+def _points(table: pd.DataFrame) -> dict[str, dict[int, _Point]]:
+    """Return the rows of widths.csv by reader and d_k."""
+    found: dict[str, dict[int, _Point]] = {}
+    for row in table.sort_values("d_k").to_dict("records"):
+        own, scaled = (
+            Ratio(*(row[f"{name}_{end}"] for end in Ratio._fields)) for name in ("own", "scaled")
+        )
+        steps = Estimate(row["crossfit_steps"], row["crossfit_low"], row["crossfit_high"])
+        found.setdefault(row["reader"], {})[int(row["d_k"])] = _Point(
+            row["n_seeds"], row["reached"], steps, row["steps"], row["accuracy"], own, scaled,
+            row["edge"] not in ("", "only"),
+        )  # fmt: skip
     return found
 
 
-def _behind(slow: _Best, fast: _Best) -> bool | None:
-    """Whether one gets there with fewer seeds than the other or, where all do, in more steps."""
-    if slow.there < slow.seeds or fast.there < fast.seeds:
-        if slow.there / slow.seeds >= fast.there / fast.seeds:
-            return False
-        alone = slow.seeds == fast.seeds == 1
-        return True if alone or _chance(slow, fast) < CHANCE else None
-    over = _over(slow, fast)
-    return past(over, 1.0, above=True) if over else None
-
-
-def _over(slow: _Best, fast: _Best) -> Estimate | None:
-    """How many times the steps one takes, where all seeds of both get there."""
-    if slow.there < slow.seeds or fast.there < fast.seeds:
-        return None
-    if slow.steps is None or fast.steps is None:
-        return None
-    return ratio({0: slow.steps}, {0: fast.steps}).get(0)
-
-
-def _keeps(wide: _Best, narrow: _Best) -> bool | None:
-    """Whether a reader learns the task with most seeds and not behind itself at a smaller d_k.
-
-    No interval shows that two numbers are equal: where it leaves open which is larger, fewer than
-    `FACTOR` times the steps are no lag.
-    """
-    if wide.there <= wide.seeds / 2:
-        return False
-    behind = _behind(wide, narrow)
-    if behind is not None:
-        return not behind
-    over = _over(wide, narrow)
-    return True if over and past(over, FACTOR, above=False) else None
-
-
-def _chance(slow: _Best, fast: _Best) -> float:
-    """Probability of so few of the slow one's seeds, if both were alike: Fisher's exact test."""
-    there, seeds = slow.there + fast.there, slow.seeds + fast.seeds
-    ways = (
-        math.comb(slow.seeds, count) * math.comb(fast.seeds, there - count)
-        for count in range(max(0, there - fast.seeds), slow.there + 1)
-    )
-    return sum(ways) / math.comb(seeds, there)
-
-
 def score_width(whole: Whole) -> Reading:
-    """Whether unscaled dot attention falls behind with d_k where the others do not."""
-    bests = _bests(whole.table)
-    _need(bests, "additive", "dot", "scaled_dot")
-    dot, scaled = bests["dot"], bests["scaled_dot"]
+    """Judge whether unscaled dot attention falls behind with d_k where the others keep up.
+
+    Both are judged against the same margin, so that no true ratio can be called both: more seeds
+    only narrow the interval around it.
+    """
+    points = _points(whole.table)
+    _need(points, "additive", "dot", "scaled_dot")
+    dot, scaled = points["dot"], points["scaled_dot"]
     sizes = sorted(dot)
     if len(sizes) < 2:
         raise MissingError("the run has one d_k; a comparison needs two")
     small, large = sizes[0], sizes[-1]
-    behind = {d_k: _behind(dot[d_k], scaled[d_k]) for d_k in sizes}
-    grown = every((behind[large], _behind(dot[large], dot[small])))
+    behind = {d_k: dot[d_k].scaled.beyond(FACTOR, above=True) for d_k in sizes}
+    grown = every((behind[large], dot[large].own.beyond(FACTOR, above=True)))
     keeps = {
-        (name, d_k): _keeps(bests[name][d_k], bests[name][small])
+        (name, d_k): points[name][d_k].own.beyond(FACTOR, above=False)
         for name in ("additive", "scaled_dot")
-        for d_k in sizes
+        for d_k in sizes[1:]
     }
     keep = every(keeps.values())
     if keep is not False and grown is not True and large < LARGE:
@@ -229,30 +352,130 @@ def score_width(whole: Whole) -> Reading:
     if lost:
         at, name = max(lost)
         lag = f" Attention with {name} scores does not keep up: at d_k = {at} it "
-        lag += f"{bests[name][at].text}."
-    first = next((d for d in sizes if all(behind[x] is True for x in sizes if x >= d)), large)
-    rates = sorted({float(x) for x in whole.table["learning_rate"]})
-    steps = int(whole.table["step"].max())
+        lag += f"{points[name][at].text}."
+    first = next((d for d in sizes if all(behind[x] is True for x in sizes if x >= d)), None)
+    edges = [
+        f"{name} at d_k = {d_k}"
+        for name, curve in points.items()
+        for d_k, point in curve.items()
+        if point.edge
+    ]
+    conditions = [
+        *([f"from d_k = {first} on"] if first else []),
+        f"in {dot[large].budget} steps, each at learning rates that were chosen on other seeds",
+        *([f"a chosen rate is at the edge of the grid for {', '.join(edges)}"] if edges else []),
+    ]
     shown = "; ".join(
-        f"{name} {curve[small].text} at d_k = {small}, and {curve[large].text} at d_k = {large}"
-        for name, curve in bests.items()
-        if name != "fixed"
+        f"{name} {curve[small].text} at d_k = {small}, and {curve[large].text} at d_k = {large}, "
+        f"{curve[large].own.text(' times')} as many"
+        for name, curve in points.items()
     )
-    end = dot[large].accuracy
+    end = dot[large].own
     verb = "falls" if grown else "does not fall" if grown is False else "does not surely fall"
     return Reading(
         holds,
         f"to an accuracy of {SOLVED}: {shown}",
         f"Unscaled dot attention {verb} behind as d_k grows: to an accuracy of {SOLVED}, at d_k = "
         f"{large}, it {dot[large].text}; scaled dot attention {scaled[large].text}, additive "
-        f"attention {bests['additive'][large].text}.{lag}",
-        f"accuracy of unscaled dot attention at d_k = {large}",
-        end,
-        abs(end.mean - SOLVED),
-        f"from d_k = {first} on, in {steps} steps, each at the best of the learning rates "
-        f"{' and '.join(map(str, rates))}" if len(rates) > 1 else
-        f"from d_k = {first} on, in {steps} steps, at the learning rate {rates[0]}",
-    )  # fmt: skip
+        f"attention {points['additive'][large].text}.{lag}",
+        f"steps of unscaled dot attention at d_k = {large} over those at d_k = {small}",
+        end.bound,
+        max(0.0, min(abs(end.least - FACTOR), abs(end.most - FACTOR))),
+        ", ".join(conditions),
+    )
+
+
+# Projections
+
+
+class _Head(NamedTuple):
+    """A head with some projections, at the learning rate with the best accuracy.
+
+    `answers` is whether it answers at some rate, `fails` whether it does not at any, and `settled`
+    whether the second half of its training added little.
+    """
+
+    accuracy: Estimate
+    weight: Estimate
+    answers: bool | None
+    fails: bool | None
+    settled: bool | None
+
+    @property
+    def text(self) -> str:
+        """What it reaches, in words."""
+        return f"{percent(self.accuracy)} with {percent(self.weight)} of the weight on the item"
+
+
+def _heads(table: pd.DataFrame) -> dict[str, _Head]:
+    found = {}
+    for name, rows in table.groupby("projections", sort=True):
+        by: dict[str, dict[float, Estimate]] = {}
+        for row in rows.to_dict("records"):
+            value = Estimate(row["mean"], row["ci_low"], row["ci_high"])
+            by.setdefault(row["metric"], {})[row["learning_rate"]] = value
+        accuracy = by["accuracy"]
+        best = max(accuracy, key=lambda rate: accuracy[rate].mean)
+        gain = by.get(GAIN.name, {}).get(best)
+        found[str(name)] = _Head(
+            accuracy[best],
+            by["asked_weight"][best],
+            exists(past(one, SOLVED, above=True) for one in accuracy.values()),
+            every(past(one, SOLVED, above=False) for one in accuracy.values()),
+            past(gain, SETTLED, above=False) if gain else None,
+        )
+    return found
+
+
+def projections(whole: Whole) -> Reading:
+    """Judge whether a head fails where it lacks a projection of its own. Raises MissingError."""
+    table = _end(whole.table)
+    steps = int(table["step"].max())
+    turned = table[table["relation"] == "turned"]
+    if turned.empty:
+        raise MissingError("the run has no relation turned, in which the projections differ")
+    heads = _heads(turned)
+    lacking = [name for name in PROJECTIONS if name not in heads]
+    if lacking:
+        raise MissingError(f"the run has no projections {' and no '.join(lacking)}")
+    separate, *others = (heads[name] for name in PROJECTIONS)
+    if separate.answers is not True:
+        raise MissingError(
+            f"after {steps} training steps the head with three projections does not surely answer "
+            f"either: {separate.text}"
+        )
+    if any(one.fails and one.settled is False for one in others):
+        raise MissingError(f"a head is still learning after {steps} training steps")
+    holds = every(
+        False if one.answers else every((one.fails, one.settled or None)) for one in others
+    )
+    shared, identity = others
+    same = _heads(rest) if len(rest := table[table["relation"] == "same"]) else {}
+    able = {name: same[name].text for name in PROJECTIONS[1:] if name in same}
+    conditions = [
+        "where a query does not look like its item, nor the answer like the item",
+        *(
+            [f"where both do, {' and '.join(f'{n} answers {t}' for n, t in able.items())}"]
+            if able
+            else []
+        ),
+    ]
+    verb = "needs" if holds else "does not need" if holds is False else "may need"
+    return Reading(
+        holds,
+        f"right answers: separate {separate.text}; shared_qk {shared.text}; identity_v "
+        f"{identity.text}",
+        f"Each of the three {verb} its own projection: after {steps} training steps the head with "
+        f"W_q, W_k and W_v answers {percent(separate.accuracy)} of turned queries rightly; with "
+        f"W_q = W_k it is {percent(shared.accuracy)}, with {percent(shared.weight)} of the weight "
+        f"on the item that is asked for; with W_v = I it is {percent(identity.accuracy)}.",
+        "accuracy with W_q = W_k"
+        if shared.accuracy.mean > identity.accuracy.mean
+        else "accuracy with W_v = I",
+        max(shared.accuracy, identity.accuracy),
+        abs(max(shared.accuracy, identity.accuracy).mean - SOLVED),
+        "; ".join(conditions),
+    )
 
 
 # Reach
@@ -268,12 +491,12 @@ def _reach(whole: Whole, stage: str, metric: str) -> dict[str, dict[int, Estimat
 
 
 def _share(decades: Estimate) -> str:
-    """What share of a norm is left, of its decades."""
+    """Return in words what share of a norm is left, from its decades."""
     return estimate(Estimate(*(10.0**x for x in decades)))
 
 
 def reach(whole: Whole) -> Reading:
-    """Whether the derivative through attention is as large far back as near, before and after."""
+    """Judge whether the derivative through attention is as large far back as near."""
     stages = {
         stage: _reach(whole, stage, "relative_log10_norm") for stage in ("initial", "trained")
     }
@@ -311,15 +534,18 @@ def reach(whole: Whole) -> Reading:
 
 
 def vanishing(whole: Whole) -> Reading:
-    """Whether the trained fixed vector answers what its gradient reaches, and only that."""
+    """Judge whether the trained fixed vector answers what its gradient reaches, and only that."""
     kept = _reach(whole, "trained", "relative_log10_norm")["fixed"]
     right = _reach(whole, "trained", "accuracy")["fixed"]
     before = _reach(whole, "initial", "relative_log10_norm")["fixed"]
+    trained = whole.table[whole.table["stage"] == "trained"]
+    gains = _curves(trained, GAIN.name, "distance").get("fixed", {})
     states = {d: past(value, GONE, above=True) for d, value in kept.items()}
     near = [d for d, state in states.items() if state is True]
     # A norm that is 0 with every seed has no logarithm, and no row.
     beyond = exists(past(kept[d], GONE, above=False) if d in kept else True for d in right)
     answers = {past(right[d], SOLVED, above=True) for d in near}
+    steps = int(whole.settings["steps"])
     if {True, False} <= answers:
         # Neither side: no more seeds would decide it.
         raise MissingError(
@@ -327,8 +553,13 @@ def vanishing(whole: Whole) -> Reading:
         )
     if answers == {True} and beyond is False:
         raise MissingError("the fixed vector answers every distance")
+    gain = next(iter(gains.values()), None)
+    if answers == {False} and not _settled(gain, right[min(near)], CHANCE):
+        raise MissingError(
+            f"after {steps} training steps the fixed vector may still be learning, so that what it "
+            "does not answer may only not be trained"
+        )
     holds = False if answers == {False} else every((*answers, beyond))
-    steps = int(whole.settings["steps"])
     far, best = max(near), max(right.values(), key=lambda value: value.mean)
     everywhere = "reaches every distance," if len(near) == len(right) else "reaches"
     start = _share(before[far]) if far in before else "0"
@@ -344,5 +575,16 @@ def vanishing(whole: Whole) -> Reading:
         "best accuracy of the trained fixed vector at any distance",
         best,
         abs(best.mean - SOLVED),
-        f"after {steps} training steps",
+        f"after {steps} training steps{_added(gain)}",
     )
+
+
+def _added(gain: Estimate | None) -> str:
+    if gain is None:
+        return ""
+    return f", the second half of which adds {estimate(_points_of(gain))} percentage points"
+
+
+def _points_of(share: Estimate) -> Estimate:
+    """Return a share in percentage points."""
+    return Estimate(*(100 * x for x in share))

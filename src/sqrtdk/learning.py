@@ -1,11 +1,11 @@
-"""How the claims about training are judged, by rates.csv and twins.csv.
+"""Judge the claims about training from rates.csv and twins.csv.
 
-The rules in words stand in `claims` beside the sentences.
+The rules in words are in `claims`, next to the sentences.
 """
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -17,6 +17,12 @@ from sqrtdk.series import Whole, scaled_arm, unscaled_arm
 
 MUCH = 5
 """A ratio of steps below which scaling helps only a little."""
+
+FEWEST = 6
+"""Seeds that a 95 % interval of a median needs: five are all on one side of it too often."""
+
+WIDER = math.log10(2)
+"""Decades by which one window of learning rates is wider: the ratio of its ends doubles."""
 
 SAME = 1e-3
 """Two held-out losses that differ relatively by more are not the same. Rounding makes up to 3e-6
@@ -36,10 +42,14 @@ class Ratio(NamedTuple):
     low: float = math.nan
     high: float = math.nan
 
-    @property
-    def ends(self) -> tuple[float, float]:
-        """What the verdict looks at: the interval, or where there is none the median's bounds."""
-        return (self.least, self.most) if math.isnan(self.low) else (self.low, self.high)
+    def beyond(self, level: float, *, above: bool) -> bool | None:
+        """Return whether the whole interval is above (or below) a level; None if it is across.
+
+        Raises MissingError where there is no interval, because one number decides nothing.
+        """
+        if math.isnan(self.low):
+            raise MissingError(f"fewer than {FEWEST} seeds give no interval of a median")
+        return past(Estimate(self.least, self.low, self.high), level, above=above)
 
     @property
     def bound(self) -> Estimate:
@@ -61,56 +71,106 @@ class Ratio(NamedTuple):
         return f"{self.kind}{estimate(self.bound, unit)}"
 
 
+class Windows(NamedTuple):
+    """The windows of learning rates of the two arms at one d_k, in decades.
+
+    `gap` is by how much the scaled one is wider; an open window may be wider than the grid shows.
+    """
+
+    unscaled: Estimate
+    scaled: Estimate
+    gap: Estimate
+    unscaled_open: bool
+    scaled_open: bool
+
+
 @dataclass(frozen=True)
 class Comparison:
     """Training without scaling against 1/√d_k, by d_k in rising order, with one optimizer and loss.
 
-    `ratio` is that of the steps to 90 %, unscaled over scaled. `edges` are the d_k at which a best
-    rate is at the edge of the grid.
+    `ratio` is that of the steps to 90 %, unscaled over scaled, and `windows` are those of learning
+    rates. `edges` are the d_k at which a best rate is at the edge of the grid. `cases` are the
+    ratios at the largest d_k of all comparisons of the run, by label. `diverged` has, at each d_k,
+    the runs that diverged without scaling and with it, and all runs of an arm.
     """
 
     label: str
     ratio: dict[int, Ratio]
     edges: frozenset[int]
+    windows: Mapping[int, Windows] = field(default_factory=dict)
+    cases: Mapping[str, Ratio] = field(default_factory=dict)
+    diverged: Mapping[int, tuple[int, int, int]] = field(default_factory=dict)
+    steps: int = 0
     unrelated: bool = True
 
 
 def comparisons(settings: Mapping[str, Any], table: pd.DataFrame) -> list[Comparison]:
-    """The comparisons of a rates.csv, in the order of its axes; one without ratios if an arm lacks.
+    """Return the comparisons of a rates.csv, in the order of its axes.
 
-    A ratio needs an arm that leaves the scores as they are and one that divides by √d_k.
+    A comparison needs an arm that leaves the scores as they are and one that divides by √d_k; where
+    one is missing, there is a single comparison without ratios.
     """
     rules = settings["scaling"]
     unscaled, scaled = unscaled_arm(rules), scaled_arm(rules)
     if unscaled is None or scaled is None:
         return [Comparison("", {}, frozenset())]
-    best = table[(table["best"] == 1) & table["scaling"].isin([unscaled, scaled])]
+    table = table[table["scaling"].isin([unscaled, scaled])]
     axes = [key.name for key in rates.TASK if key.name != "d_k"]
     named = [axis for axis in axes if axis in ("optimizer", "loss") or len(set(table[axis])) > 1]
-    found = []
-    for at, frame in best.groupby(axes, sort=True):
+    found, cases, budget = [], dict[str, Ratio](), int(table["steps"].max())
+    for at, frame in table.groupby(axes, sort=True):
         values = dict(zip(axes, at, strict=True))
-        unscaled_rows = frame[frame["scaling"] == unscaled].sort_values("d_k").to_dict("records")
-        ratio = {
-            row["d_k"]: Ratio(*(row[f"ratio_{end}"] for end in Ratio._fields))
-            for row in unscaled_rows
+        best = frame[frame["best"] == 1]
+        sides = {
+            name: {row["d_k"]: row for row in best[best["scaling"] == name].to_dict("records")}
+            for name in (unscaled, scaled)
         }
-        edges = frozenset(frame.loc[frame["edge"] != "", "d_k"])
+        ratio = {
+            d_k: Ratio(*(row[f"ratio_{end}"] for end in Ratio._fields))
+            for d_k, row in sorted(sides[unscaled].items())
+        }
+        windows = {
+            d_k: _windows(row, sides[scaled][d_k])
+            for d_k, row in sides[unscaled].items()
+            if d_k in sides[scaled]
+        }
+        edges = frozenset(best.loc[best["edge"] != "", "d_k"])
+        diverged = {}
+        for d_k, there in frame.groupby("d_k"):
+            counts = [int(there.loc[there["scaling"] == name, "diverged"].sum()) for name in sides]
+            diverged[int(str(d_k))] = counts[0], counts[1], int(there["n_seeds"].sum()) // 2
         label = ", ".join(f"{axis} = {values[axis]}" for axis in named)
-        found.append(Comparison(label, ratio, edges))
+        cases[label] = next(reversed(ratio.values()))
+        found.append(Comparison(label, ratio, edges, windows, cases, diverged, budget))
     return found
 
 
+def _windows(unscaled: Mapping[Any, Any], scaled: Mapping[Any, Any]) -> Windows:
+    def window(row: Mapping[Any, Any]) -> Estimate:
+        return Estimate(row["window"], row["window_low"], row["window_high"])
+
+    return Windows(
+        window(unscaled),
+        window(scaled),
+        Estimate(unscaled["window_gap"], unscaled["gap_low"], unscaled["gap_high"]),
+        bool(unscaled["window_edge"]),
+        bool(scaled["window_edge"]),
+    )
+
+
+NO_ARMS = (
+    "the run has not both a scale rule that leaves the scores as they are "
+    "and one that divides by √d_k"
+)
+
+
 def scaling_helps(one: Comparison) -> Reading:
-    """The ratio of steps at the largest d_k against 1. Raises MissingError.
+    """Judge the ratio of steps at the largest d_k against 1. Raises MissingError.
 
     What missed 90 % counts as the data allow at worst: the outer ends decide.
     """
     if not one.ratio:
-        raise MissingError(
-            "the run has not both a scale rule that leaves the scores as they are "
-            "and one that divides by √d_k"
-        )
+        raise MissingError(NO_ARMS)
     d_k, end = next(reversed(one.ratio.items()))
     if d_k == 1:
         raise MissingError("at d_k = 1 both arms are the same, and there is no larger d_k")
@@ -120,7 +180,7 @@ def scaling_helps(one: Comparison) -> Reading:
         raise MissingError(
             f"at d_k = {d_k} too few runs reach 90 %, or some have it from the start"
         )
-    holds = past(Estimate(end.least, *end.ends), 1.0, above=True)
+    holds = end.beyond(1.0, above=True)
     if holds is False and d_k < LARGE:
         raise MissingError(
             f"the ratio is {end.text()} at d_k = {d_k}, the largest; larger d_k may differ"
@@ -137,8 +197,9 @@ def scaling_helps(one: Comparison) -> Reading:
     return Reading(
         holds,
         f"steps without over with scaling {before}{times} at d_k = {d_k}",
-        f"Without scaling training {verb}: the steps to 90 % accuracy are {before}{times} at "
-        f"d_k = {d_k} what they are with scaling, each at its best learning rate.",
+        f"Without scaling training {verb}. Steps to 90 % accuracy at d_k = {d_k} over those with "
+        "scaling, each at a learning rate that was chosen on other seeds: "
+        f"{_all(one.cases or {one.label: end})}.",
         f"{bound}steps to 90 % without over with scaling at d_k = {d_k}",
         end.bound,
         max(0.0, _ln(end.least), -_ln(end.most)),
@@ -146,12 +207,62 @@ def scaling_helps(one: Comparison) -> Reading:
     )
 
 
+def _all(cases: Mapping[str, Ratio]) -> str:
+    """Return every case with its ratio, the largest first."""
+    order = sorted(cases.items(), key=lambda item: -item[1].bound.mean)
+    texts = (ratio.text(" times") + f" at {label}" * bool(label) for label, ratio in order)
+    return "; ".join(texts)
+
+
 def _ln(value: float) -> float:
     return math.log(max(value, 1e-300))
 
 
+def stability(one: Comparison) -> Reading:
+    """Judge how much wider the window of learning rates is with scaling. Raises MissingError."""
+    if not one.windows:
+        raise MissingError(NO_ARMS)
+    d_k = max(one.windows)
+    at = one.windows[d_k]
+    if d_k == 1:
+        raise MissingError("at d_k = 1 both arms are the same, and there is no larger d_k")
+    holds = past(at.gap, WIDER, above=True)
+    # Of the narrower window the width has to be known, and where that is open one of both.
+    narrower = {True: [at.unscaled_open], False: [at.scaled_open]}
+    if all(narrower[holds] if holds is not None else [at.unscaled_open, at.scaled_open]):
+        raise MissingError(
+            f"at d_k = {d_k} the window of learning rates reaches an end of the grid"
+        )
+    if holds is False and d_k < LARGE:
+        raise MissingError(
+            f"the windows differ by {estimate(at.gap)} decades at d_k = {d_k}, the largest; larger "
+            "d_k may differ"
+        )
+
+    def decades(window: Estimate, *, open_: bool) -> str:
+        return f"{'at least ' if open_ else ''}{estimate(window)} decades"
+
+    unscaled = decades(at.unscaled, open_=at.unscaled_open)
+    scaled = decades(at.scaled, open_=at.scaled_open)
+    off, on, runs = one.diverged[d_k]
+    lost = f"{off} of {runs} runs diverge without scaling, {on} with it"
+    verb = "narrows" if holds else "does not narrow" if holds is False else "may narrow"
+    return Reading(
+        holds,
+        f"window of learning rates {unscaled} without and {scaled} with scaling at d_k = {d_k}; "
+        f"{lost}",
+        f"Leaving out the scale {verb} the window of learning rates at which training ends above "
+        f"90 %: at d_k = {d_k} it is {unscaled} wide, and {scaled} with scaling. Over all rates of "
+        f"the grid {lost}.",
+        f"decades by which the window is wider with scaling at d_k = {d_k}",
+        at.gap,
+        abs(at.gap.mean - WIDER),
+        f"in {one.steps} training steps",
+    )
+
+
 def same_run(whole: Whole) -> Reading:
-    """Whether every twin is the run that it should be. Raises MissingError."""
+    """Judge whether every twin is the run that it should be. Raises MissingError."""
     table = whole.table
     if table.empty:
         raise MissingError("the run has no scale rule that divides by √d_k")

@@ -44,11 +44,14 @@ ANSWERING = {
 }
 """The tables of each experiment that the concept check is answered from."""
 
-JUDGING = dict.fromkeys(contrasts.COMPARED, ("contrasts",)) | {"training": ("rates", "twins")}
+JUDGING = dict.fromkeys(contrasts.COMPARED, ("contrasts",)) | {
+    "training": ("rates", "twins"),
+    "score_width": ("widths",),
+}
 """The tables of each experiment that claims are judged by, beside its summary."""
 
 
-COMPANIONS = {"encoder_decoder": ("score_width",)}
+COMPANIONS = {"training": ("projections",), "encoder_decoder": ("capacity", "score_width")}
 """Experiments that are a second grid of another one's question."""
 
 

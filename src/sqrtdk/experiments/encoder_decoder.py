@@ -56,6 +56,14 @@ ROW = "One row per logged step of a cell."
 SOLVED = 0.9
 """Accuracy from which on the task counts as learnt."""
 
+GAIN = Column(
+    "accuracy_gain",
+    "By how much the accuracy is higher than at the last logged step of the first half of these "
+    "steps: near 0 where training has settled. Empty before the first step.",
+    "difference of shares",
+    optional=True,
+)
+
 TOGETHER = 8
 """Seeds that are trained at once."""
 
@@ -77,6 +85,7 @@ COLUMNS: tuple[Column, ...] = (
         "share",
         counted=(recall.HELD_OUT,),
     ),
+    GAIN,
     UNASKED,
     Column("loss", "Cross-entropy of the answer, mean over the held-out sequences.", "nats"),
     Column(
@@ -188,10 +197,15 @@ def measure(reader: str, seeds: Sequence[int], *, length: int, **training: Any) 
     unasked = recall.unasked_accuracy(data.values)
     first = np.full(len(seeds), np.nan)
     found: list[list[Row]] = [[] for _ in seeds]
+    earlier: dict[int, Floats] = {}
     for step, parameters, grad_norm in recall.train(reader, seeds, length=length, **training):
         now = evaluate(recurrent.forward(reader, parameters, data), data)
+        half = max((at for at in earlier if 2 * at <= step), default=None)
+        before = np.full(len(seeds), np.nan) if half is None else earlier[half]
+        earlier[step] = now["accuracy"]
         first[np.isnan(first) & (now["accuracy"] >= SOLVED)] = step
         now |= {
+            "accuracy_gain": now["accuracy"] - before,
             "unasked_accuracy": unasked,
             "reached_90": (~np.isnan(first)).astype(float),
             "steps_to_90": first.copy(),

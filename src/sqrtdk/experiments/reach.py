@@ -14,7 +14,14 @@ from sqrtdk import keys, recall, recurrent
 from sqrtdk.attention import Floats
 from sqrtdk.cells import Cell, main
 from sqrtdk.experiments import encoder_decoder
-from sqrtdk.experiments.encoder_decoder import AXES, BATCH, STEPS, UNASKED, trained_together
+from sqrtdk.experiments.encoder_decoder import (
+    AXES,
+    BATCH,
+    GAIN,
+    STEPS,
+    UNASKED,
+    trained_together,
+)
 from sqrtdk.keys import Column, Key
 from sqrtdk.recurrent import Parameters, Sequences
 from sqrtdk.tables import Row
@@ -65,6 +72,14 @@ COLUMNS: tuple[Column, ...] = (
         "share",
         counted=(recall.HELD_OUT,),
     ),
+    Column(
+        GAIN.name,
+        "By how much the accuracy, mean over all distances, is higher than after half of the "
+        "training steps: near 0 where training has settled. Empty before training, and after a "
+        "single step.",
+        "difference of shares",
+        optional=True,
+    ),
     UNASKED,
 )
 
@@ -91,10 +106,18 @@ def measure(
     """The rows of each seed: distances before training, then after it."""
     data = recall.held_out(seeds, length)
     unasked = recall.unasked_accuracy(data.values)
-    moments = recall.train(reader, seeds, length=length, steps=steps, log_every=steps, **training)
+    half = max(1, steps // 2)
+    moments = recall.train(reader, seeds, length=length, steps=steps, log_every=half, **training)
     found: list[list[Row]] = [[] for _ in seeds]
-    for stage, moment in zip(STAGES, moments, strict=True):
+    before = np.full(len(seeds), np.nan)
+    for moment in moments:
+        if moment.step not in (0, steps):
+            if moment.step == half:
+                before = np.mean(accuracies(reader, moment.parameters, data), axis=-1)
+            continue
+        stage = STAGES[int(moment.step > 0)]
         norms, accuracy = reach(reader, moment.parameters, data)
+        gain = np.mean(accuracy, axis=-1) - before
         for run, rows in enumerate(found):
             last = norms[run, 0]
             rows += [
@@ -105,6 +128,7 @@ def measure(
                     "log10_jacobian_norm": _log10(norm),
                     "relative_log10_norm": _log10(norm) - _log10(last),
                     "accuracy": float(accuracy[run, distance]),
+                    GAIN.name: float(gain[run]) if moment.step else np.nan,
                     "unasked_accuracy": float(unasked[run]),
                 }
                 for distance, norm in enumerate(norms[run])
@@ -117,16 +141,22 @@ def _log10(norm: float) -> float:
 
 
 def reach(reader: str, parameters: Parameters, data: Sequences) -> tuple[Floats, Floats]:
-    """By distance from the end: Jacobian norm and accuracy, [n_runs, length] each."""
+    """Return Jacobian norm and accuracy by distance from the end, [n_runs, length] each."""
     norms = recurrent.state_jacobian(reader, parameters, data)
     by_position = np.sqrt(np.mean(norms * norms, axis=-1))
+    return by_position[:, ::-1], accuracies(reader, parameters, data)
+
+
+def accuracies(reader: str, parameters: Parameters, data: Sequences) -> Floats:
+    """Return the accuracy of questions by distance from the end, [n_runs, length]."""
     states = recurrent.encode(parameters, data)
-    accuracy = np.empty_like(by_position)
-    for position in range(by_position.shape[1]):
+    runs, length, *_ = states.shape
+    accuracy = np.empty((runs, length))
+    for position in range(length):
         found = recurrent.read(reader, parameters, states, data.keys[:, position])
         right = np.argmax(found.logits, axis=-1) == data.values[:, position]
         accuracy[:, position] = np.mean(right, axis=-1)
-    return by_position[:, ::-1], accuracy[:, ::-1]
+    return accuracy[:, ::-1]
 
 
 if __name__ == "__main__":

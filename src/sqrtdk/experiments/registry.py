@@ -5,8 +5,10 @@ from typing import Any, Protocol
 
 from sqrtdk.cells import Cell
 from sqrtdk.experiments import (
+    capacity,
     encoder_decoder,
     precision,
+    projections,
     reach,
     related,
     scaling,
@@ -51,7 +53,9 @@ EXPERIMENTS: dict[str, Experiment] = {
     "precision": precision,
     "worked_example": worked_example,
     "training": training,
+    "projections": projections,
     "encoder_decoder": encoder_decoder,
+    "capacity": capacity,
     "score_width": score_width,
     "reach": reach,
 }

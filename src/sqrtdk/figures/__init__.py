@@ -20,7 +20,9 @@ FIGURES = {
     "precision": ("errors",),
     "worked_example": ("projections", "attention", "gradients"),
     "training": ("curves", "steps", "rates", "noise"),
+    "projections": ("accuracy",),
     "encoder_decoder": ("length", "curves"),
+    "capacity": ("hidden",),
     "score_width": ("d_k",),
     "reach": ("distance",),
 }
@@ -31,7 +33,9 @@ TABLES = {
     "precision": ("summary",),
     "worked_example": ("runs",),
     "training": ("summary", "rates", "twins"),
+    "projections": ("summary",),
     "encoder_decoder": ("summary",),
+    "capacity": ("summary",),
     "score_width": ("summary",),
     "reach": ("summary",),
 }

@@ -1,4 +1,4 @@
-"""The figures of the encoder–decoder experiment: readers as lines, against source length."""
+"""Draw the figures of the encoder–decoder experiment: readers as lines, against length."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ from sqrtdk.figures.panels import Panel
 from sqrtdk.figures.style import CYCLE, FIXED, INK, Look
 from sqrtdk.keys import Key
 
-UNASKED = "unasked"
+UNASKED = "most frequent value"
 
 LOOKS = {
     "fixed": Look(CYCLE[5], "X"),
@@ -27,15 +27,15 @@ LOOKS = {
 """Of the readers; dot products have the colours of scaling off and on."""
 
 SAYS_UNASKED = (
-    "unasked (dashed): the most frequent value of a sequence, the best answer without knowing "
-    "which value belongs to which key."
+    "most frequent value (dashed): what always answering with the most frequent value of the "
+    "sequence would give. A line below it has not even kept which values occurred how often."
 )
 
 STEP = next(column for column in COLUMNS if column.name == "step")
 
 
 def by_reader(table: pd.DataFrame) -> pd.DataFrame:
-    """A summary with a line for each reader, and one for what needs no question."""
+    """Add one line per reader and one for the most frequent value."""
     same = table[table["metric"] == "unasked_accuracy"]
     same = same[same["reader"] == table["reader"].iloc[0]]
     arms = [table.assign(arm=table["reader"]), same.assign(arm=UNASKED, metric="accuracy")]
@@ -44,18 +44,18 @@ def by_reader(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def looks_of(table: pd.DataFrame) -> dict[str, Look]:
-    """The looks of the arms of a table."""
+    """Return the looks of the arms of a table."""
     return {name: look for name, look in LOOKS.items() if name in set(table["arm"])}
 
 
 def at_end(table: pd.DataFrame) -> pd.DataFrame:
-    """The rows of the last step."""
+    """Return the rows of the last step."""
     found: pd.DataFrame = table[table["step"] == table["step"].max()]
     return found
 
 
 def build_ends(table: pd.DataFrame, x: Key, across: str, where: Sequence[str]) -> Figure:
-    """Accuracy at the end of the training, and steps to 90 %, where every seed got there."""
+    """Draw accuracy at the end of training, and steps to 90 % where every seed got there."""
     table = by_reader(at_end(table))
     shares = table[table["metric"] == "reached_90"]
     at = [x.name, across, *where, "reader"]
@@ -95,12 +95,12 @@ def build_ends(table: pd.DataFrame, x: Key, across: str, where: Sequence[str]) -
 
 
 def build_length(tables: Tables) -> Figure:
-    """Accuracy and steps to 90 % against source length, a panel for each state size."""
+    """Draw accuracy and steps to 90 % against source length, a panel for each state size."""
     return build_ends(tables["summary"], LENGTH, "hidden", ("d_k", "learning_rate"))
 
 
 def build_curves(tables: Tables) -> Figure:
-    """Accuracy against training steps, a panel for each length, at the largest state size."""
+    """Draw accuracy against training steps, a panel for each length, at the largest state."""
     table = by_reader(tables["summary"])
     table = table[table["hidden"] == table["hidden"].max()]
     return build_lines(

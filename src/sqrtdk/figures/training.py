@@ -1,4 +1,4 @@
-"""The figures of the training experiment: curves, steps to 90 %, learning rates, gradient noise."""
+"""Draw the figures of the training experiment: curves, steps, learning rates, gradient noise."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -49,6 +49,16 @@ def at_best(table: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
     """The rows of a summary that are at their arm's best learning rate."""
     axes = [column.name for column in rates.COLUMNS if column.axis]
     return table.merge(found.loc[found["best"] == 1, axes], on=axes)
+
+
+def reported(table: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per arm of a rates.csv, with the steps at rates chosen on other seeds."""
+    best = table[table["best"] == 1]
+    return best.assign(
+        steps_to_90=best["crossfit_steps"],
+        ci_low=best["crossfit_low"],
+        ci_high=best["crossfit_high"],
+    )
 
 
 # Learning curves
@@ -116,7 +126,7 @@ def plot_curves(table: pd.DataFrame, axes: Axes, looks: dict[str, Look]) -> None
 def build_steps(tables: Tables) -> Figure:
     """Steps to 90 % against d_k at the best rate, a panel for each optimizer and loss."""
     table = chosen(tables["rates"])
-    table, same = table[table["best"] == 1], chosen(tables["twins"])
+    table, same = reported(table), chosen(tables["twins"])
     looks = style.looks(table["scaling"])
     lines, columns = (
         _there(table, OPTIMIZER.name, OPTIMIZER.choices),
@@ -198,7 +208,7 @@ def plot_twins(rows: pd.DataFrame, axes: Axes) -> None:
 def _steps_print(table: pd.DataFrame, *, rings: bool) -> Iterable[str]:
     yield (
         "Median over seeds of the steps after which 90 % of the held-out queries find their item, "
-        "each arm at its best learning rate of the grid."
+        "each seed at the learning rate of the grid that is best for the other half of the seeds."
     )
     seeds = style.seeds(table)
     if table["ci_low"].notna().any():
@@ -215,7 +225,7 @@ def _steps_print(table: pd.DataFrame, *, rings: bool) -> Iterable[str]:
     if len(edges):
         arms = sorted(set(edges["scaling"]))
         yield (
-            f"At {len(edges)} of {len(table)} points ({', '.join(arms)}) the best rate is at the "
+            f"At {len(edges)} of {len(table)} points ({', '.join(arms)}) a chosen rate is at the "
             "edge of the grid, so that a better one may lie beyond."
         )
     yield style.says_where(table, WHERE)

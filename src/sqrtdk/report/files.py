@@ -20,6 +20,7 @@ from sqrtdk import (
     tables,
     tails,
     twins,
+    widths,
 )
 from sqrtdk.experiments.registry import EXAMPLES, EXPERIMENTS
 from sqrtdk.keys import Column
@@ -90,6 +91,10 @@ def known(experiments: Iterable[str]) -> dict[str, Table]:
         )
         result["training/twins.csv"] = Table(
             "Runs with scaling and their twins without: one row per pair.", twins.COLUMNS
+        )
+    if "score_width" in experiments:
+        result["score_width/widths.csv"] = Table(
+            "How fast each kind of attention learns: one row per reader and d_k.", widths.COLUMNS
         )
     result["claims.csv"] = Table("One row per claim.", claims.COLUMNS)
     result["questions.csv"] = Table("One row per question of the concept check.", questions.COLUMNS)

@@ -25,7 +25,9 @@ HEADLINES = {
     "related": ("entropy_normalized", "max_weight", "grad_logits_dead_entries", "grad_q_rms"),
     "precision": ("weight_error", "overflow_share"),
     "training": ("steps_to_90", "learning_rate"),
+    "projections": ("accuracy", "asked_weight"),
     "encoder_decoder": ("accuracy", "steps_to_90", "asked_weight"),
+    "capacity": ("accuracy", "accuracy_gain"),
     "score_width": ("accuracy", "steps_to_90", "asked_weight"),
     "reach": ("jacobian_norm", "accuracy"),
 }
@@ -33,7 +35,9 @@ HEADLINES = {
 
 SIDE_BY_SIDE = {
     "precision": "order",
+    "projections": "projections",
     "encoder_decoder": "reader",
+    "capacity": "reader",
     "score_width": "reader",
     "reach": "reader",
 }
@@ -42,7 +46,12 @@ SIDE_BY_SIDE = {
 NAMED = ("scaling", "reader")
 """Axes whose values are names that say enough."""
 
-DOWN = {"encoder_decoder": "length", "reach": "distance"}
+DOWN = {
+    "projections": "learning_rate",
+    "encoder_decoder": "length",
+    "capacity": "hidden",
+    "reach": "distance",
+}
 """The axis with a row for each value, where that is not d_k."""
 
 SHORT = {"distance": 6}
@@ -115,8 +124,8 @@ def of_best_rates(table: pd.DataFrame) -> pd.DataFrame:
     best = table[table["best"] == 1]
     axes = ["d_k", "n_k", "batch_size", "optimizer", "loss", "scaling"]
     steps = best[[*axes, "n_seeds", "steps"]].assign(
-        metric="steps_to_90", mean=best["steps_to_90"], ci_low=best["ci_low"],
-        ci_high=best["ci_high"], exact=math.nan,
+        metric="steps_to_90", mean=best["crossfit_steps"], ci_low=best["crossfit_low"],
+        ci_high=best["crossfit_high"], exact=math.nan,
     )  # fmt: skip
     rate = best[[*axes, "n_seeds", "steps"]].assign(
         metric="learning_rate", mean=best["learning_rate"], ci_low=math.nan, ci_high=math.nan,
