@@ -21,7 +21,6 @@ from sqrtdk import (
     config,
     crossings,
     curves,
-    distances,
     estimates,
     examples,
     questions,
@@ -643,7 +642,6 @@ TABLES = {
     "scaling/crossings.csv": crossings.COLUMNS,
     "scaling/tails.csv": tails.COLUMNS,
     "scaling/weights.csv": examples.COLUMNS,
-    "scaling/distances.csv": distances.COLUMNS,
     "questions.csv": questions.COLUMNS,
 }
 

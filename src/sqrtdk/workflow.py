@@ -38,12 +38,12 @@ SHARDS = RESULTS / "shards"
 
 ANSWERING = {
     "related": ("summary",),
-    "scaling": ("summary", "distances"),
+    "scaling": ("summary",),
     "reach": ("summary",),
 }
 """The tables of each experiment that the concept check is answered from."""
 
-JUDGING = {"training": ("rates", "twins")}
+JUDGING = {"related": ("cosines",), "training": ("rates", "twins")}
 """The tables of each experiment that claims are judged by, beside its summary."""
 
 

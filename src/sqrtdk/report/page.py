@@ -8,7 +8,7 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from sqrtdk import claims, config, distances, questions, rates, summary, tails
+from sqrtdk import claims, config, questions, rates, summary, tails
 from sqrtdk.experiments import training
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.report import files, gallery, pivots, words
@@ -93,7 +93,6 @@ def context(folder: Path) -> dict[str, Any]:
         "summary": summary,
         "tails": tails,
         "training": training,
-        "distances": distances,
         "dictionary": files.dictionary(folder, experiments),
         "configuration": yaml_text,
         "provenance": words.flat(provenance),
