@@ -207,7 +207,7 @@ CLAIMS = (
     ),
     Claim(
         "gradients_typical",
-        "Without scaling the gradients are near zero for most positions.",
+        "Without scaling there are near-zero gradients for most positions.",
         "A position is one entry of the gradient at the logits, near zero below 0.001/n_k. True if "
         "more than half of them are near zero without scaling, fewer than half with it, and the "
         "median row norm is smaller without it than with it, which counting zeros alone does not "
@@ -229,11 +229,12 @@ CLAIMS = (
     ),
     Claim(
         "from_64",
-        "Scaling matters a great deal at the d_k of real Transformers, often 64 or more.",
+        "Scaling matters a great deal at the large d_k values used in real Transformers (often 64 "
+        "or more).",
         "True if, at every d_k of the run that is 64 or more, entropy_normalized without scaling "
         f"is surely less than {LOSS:g} of that with it; false if surely more at one of them. A run "
         f"whose largest d_k is below {LARGE} cannot make it false, and makes it true with a "
-        "condition only. What it does to training is a claim of its own.",
+        "condition only. What scaling does to training is judged apart.",
         "scaling-entropy",
         judges.from_64,
         vectors="unrelated",
@@ -530,7 +531,10 @@ def _said(one: Subject, text: str) -> str:
 
 
 def _labels(series: Iterable[Subject]) -> str:
-    return " and ".join(few([one.label for one in series], "series"))
+    names = [one.label for one in series]
+    if len(names) > 1:
+        names = [f"({name})" if "," in name else name for name in names]
+    return " and ".join(few(names, "series"))
 
 
 def ledger(

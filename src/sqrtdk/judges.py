@@ -105,10 +105,20 @@ def _reaches(
     if holds is False:
         need_large(curve, f"{what} is {number(end.mean)}")
     onset = crossing(curve, level) if holds else None
-    # Also where the interval leaves open whether it is late: more seeds may only remove this.
-    late = onset is not None and beyond(onset, HEAD, above=False) is not True
-    since = f"from d_k ≈ {estimate(onset)} on" if onset and late else ""
+    since = ""
+    if min(curve) > FACTOR * HEAD:
+        since = f"tried from d_k = {min(curve)} on only"
+    elif onset and not _early(curve, level, above=above):
+        since = f"from d_k ≈ {estimate(onset)} on"
     return holds, onset, _joined(since, up_to(curve))
+
+
+def _early(curve: Curve, level: float, *, above: bool) -> bool:
+    """Return whether the curve is surely beyond the level at every d_k of 64 or more.
+
+    Where the intervals leave that open it is not: more seeds may only remove a condition.
+    """
+    return all(beyond(x, level, above=above) for d_k, x in curve.items() if d_k >= HEAD)
 
 
 def _from(onset: Estimate | None, curve: Curve) -> str:
@@ -231,7 +241,7 @@ def from_64(series: Series) -> Reading:
         f"{percent(on[first])} with it" + (f"; half is gone at {half}" if half else ""),
         f"Scaling {verb} at d_k = {first}: without it {percent(off[first])} of the possible "
         f"entropy is left, with it {percent(on[first])}."
-        + (f" No threshold is there, though: half is gone at {half}." if half else ""),
+        + (f" There is no threshold at {HEAD}: half is gone at {half}." if half else ""),
         f"entropy without scaling over that with it at d_k = {closest}",
         curve[closest],
         abs(curve[closest].mean - LOSS),
@@ -285,15 +295,13 @@ def gradients_typical(series: Series) -> Reading:
     kept = series.curve("scaled", "grad_logits_dead_entries")
     median = series.ratio("grad_logits_median")
     d_end, end = last(dead)
-    many, first, _ = _reaches(dead, 0.5, above=True, what="the share of dead entries")
+    many, first, late = _reaches(dead, 0.5, above=True, what="the share of dead entries")
     alive = beyond(last(kept)[1], 0.5, above=False)
-    small, second, _ = _reaches(median, 1.0, above=False, what="the ratio of the median gradients")
+    small, second, later = _reaches(
+        median, 1.0, above=False, what="the ratio of the median gradients"
+    )
     holds = every((many, alive, small))
     d_k, share = _head(dead)
-    late = [
-        x for x in (first, second) if x is not None and beyond(x, HEAD, above=False) is not True
-    ]
-    onset = max(late, key=lambda x: x.mean, default=None)
     with_scaling = f", with scaling {percent(kept[d_k])}" if d_k in kept else ""
     crossed = f"the median row is smaller than with scaling {_from(second, median)}"
     verb = "are" if many else "are not"
@@ -310,7 +318,8 @@ def gradients_typical(series: Series) -> Reading:
         f"share of dead entries without scaling at d_k = {d_end}",
         end,
         abs(end.mean - 0.5),
-        _joined(f"from d_k ≈ {estimate(onset)} on" if holds and onset else "", up_to(dead)),
+        # Both hold from the later of the two on.
+        later if second and (not first or second.mean >= first.mean) else late,
     )
 
 
@@ -515,7 +524,7 @@ def graded(one: Grading) -> Reading:
     )
     try:
         off = one.curve("unscaled", "heard", some)[at]
-        without = f"; without scaling {percent(off)}"
+        without = f"without scaling {percent(off)}"
     except (MissingError, KeyError):
         without = ""
     ends = {d_k: heard[d_k] for d_k in sizes}
@@ -526,11 +535,12 @@ def graded(one: Grading) -> Reading:
         holds,
         f"at d_k = {at} cosine {some:g} gets {estimate(weight)}, the match ({match:g}) "
         f"{estimate(best)}, an unrelated key {estimate(none)}; {percent(heard[at])} of the "
-        f"queries give it an equal share or more{without}",
+        f"queries give it an equal share or more{f', {without}' if without else ''}",
         f"Keys that are related a little {verb} a small contribution: at d_k = {at}, with 1/√d_k, "
         f"a key of cosine {some:g} gets the weight {estimate(weight)}, between the match of cosine "
         f"{match:g} with {estimate(best)} and unrelated keys with {estimate(none)}. "
-        f"{percent(heard[at])} of the queries give it at least an equal share, 1/n_k{without}.",
+        f"{percent(heard[at])} of the queries give it at least an equal share, 1/n_k"
+        + (f"; {without}." if without else "."),
         f"share of queries that hear a key of cosine {some:g} at d_k = {at}",
         heard[at],
         abs(heard[at].mean - 0.5),
@@ -570,8 +580,8 @@ def average(whole: Whole) -> Reading:
         f"{number(excess)}",
         f"{'All' if holds else 'Not all'} outputs are averages of the values: over {cells} "
         "combinations of sizes, input laws and scale rules the weights of a query miss a sum of 1 "
-        f"by at most {number(sums)}, and an output lies outside the range of the values by at most "
-        f"{number(excess)}" + (", which is rounding." if holds else "."),
+        f"by at most {number(sums)}{', which is rounding' if holds else ''}, and outputs leave the "
+        f"range of the values by at most {number(excess)}.",
         "largest error over n_k eps",
         Estimate(worst),
         abs(ROUNDING - worst),

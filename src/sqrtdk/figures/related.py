@@ -1,13 +1,15 @@
 """The figures of the related experiment: scale rules as lines, input laws as panels."""
 
 import math
+from collections.abc import Sequence
 
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FixedLocator
 
 from sqrtdk import cosines, curves, summary
+from sqrtdk.estimates import spread
 from sqrtdk.experiments.related import COLUMNS
 from sqrtdk.figures import command, style
 from sqrtdk.figures.command import Tables
@@ -88,7 +90,7 @@ def build_cosines(tables: Tables) -> Figure:
         else:
             axes.set_ylim(-0.02, 1.04)
             plot_level(axes, 0.5)
-        _cosine_axis(axes, table["cosine"].min(), table["cosine"].max())
+        _cosine_axis(axes, sorted(set(table["cosine"])))
         if panel.first:
             axes.set_ylabel(panel.row)
         plot_metric(panel.table, axes, metric, looks, x="cosine")
@@ -110,10 +112,11 @@ def graded(table: pd.DataFrame) -> pd.DataFrame:
     return found
 
 
-def _cosine_axis(axes: Axes, low: float, high: float) -> None:
+def _cosine_axis(axes: Axes, cosines_shown: Sequence[float]) -> None:
+    low, high = cosines_shown[0], cosines_shown[-1]
     edge = 0.04 * (high - low) or 0.5
     axes.set_xlim(low - edge, high + edge)
-    axes.xaxis.set_major_locator(MaxNLocator(4))
+    axes.xaxis.set_major_locator(FixedLocator(spread(cosines_shown, 5)))
 
 
 BUILD: command.Builders = {
