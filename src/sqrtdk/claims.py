@@ -491,7 +491,7 @@ def _verdict(
     if not by[True]:
         return FALSE, ""
     parts = [*fails, *undecided, *_conditions(readings)]
-    parts += _limits(claim, [one for one, reading in readings if reading.holds])
+    parts += _limits(claim, [one for one, _ in readings])
     return (CONDITIONAL, "; ".join(parts)) if parts else (TRUE, "")
 
 
@@ -503,15 +503,15 @@ def _conditions(readings: Iterable[tuple[Subject, Reading]]) -> list[str]:
     return few([_said(one, condition) for one, condition in holding if condition], "series")
 
 
-def _limits(claim: Claim, holding: Sequence[Subject]) -> list[str]:
+def _limits(claim: Claim, judged: Sequence[Subject]) -> list[str]:
     """Return what the run cannot know of the claim: inputs, sizes and types that it lacks."""
-    kinds = {"unrelated" if one.unrelated else "related" for one in holding}
+    kinds = {"unrelated" if one.unrelated else "related" for one in judged}
     missing = [kind for kind in claim.about if kind not in kinds]
     parts = [
         f"for {' and '.join(sorted(kinds))} vectors; that of {kind} ones is not known"
         for kind in missing
     ]
-    series = [one for one in holding if isinstance(one, (Series, judges.Grading))]
+    series = [one for one in judged if isinstance(one, (Series, judges.Grading))]
     sizes = {one.n_k for one in series}
     if len(sizes) == 1:
         parts.append(f"tried at n_k = {sizes.pop()} only")
