@@ -72,8 +72,18 @@ def by_cosine(weights: Array, related: int) -> dict[str, list[float]]:
     }
 
 
+Seeds = list[dict[str, list[float]]]
+"""What `by_cosine` returns of each seed."""
+
+
 def rows(settings: Mapping[str, Any]) -> Iterator[tables.Row]:
     """Measure every size, input law with related keys, and scale rule of the grid."""
+    for axes, cosines, seeds in measured(settings):
+        yield from summarized(axes, cosines, seeds)
+
+
+def measured(settings: Mapping[str, Any]) -> Iterator[tuple[tables.Row, list[float], Seeds]]:
+    """Yield the axes, the cosines, and the numbers of each seed for every row of the grid."""
     sizes = [
         dict(zip(("d_k", "n_k", "n_q"), values, strict=True))
         for values in itertools.product(*(settings[x] for x in ("d_k", "n_k", "n_q")))
@@ -81,24 +91,21 @@ def rows(settings: Mapping[str, Any]) -> Iterator[tables.Row]:
     laws = [(name, law) for name, law in sorted(settings["inputs"].items()) if cosines_of(law, 1)]
     arms = sorted(settings["scaling"].items())
     for at, (inputs, law), dtype in itertools.product(sizes, laws, sorted(settings["dtype"])):
-        cosines = cosines_of(law, at["n_k"])
-        names = [*cosines, 0.0][: at["n_k"]]
-        found: dict[str, list[dict[str, list[float]]]] = {name: [] for name, _ in arms}
+        related = cosines_of(law, at["n_k"])
+        cosines = [*related, 0.0][: at["n_k"]]
+        found: dict[str, Seeds] = {name: [] for name, _ in arms}
         for seed in settings["seed"]:
             arrays = draw(dict(law), **at, d_v=settings["d_v"], seed=seed, dtype=dtype)
             for name, entry in arms:
                 rule = scales.rule(entry, d_k=at["d_k"], n_k=at["n_k"])
                 weights = attention(arrays.q, arrays.k, arrays.v, scale=rule).weights
-                found[name].append(by_cosine(weights, len(cosines)))
-        for name, _ in arms:
-            axes = at | {"inputs": inputs, "dtype": dtype, "scaling": name}
-            yield from _summarized(axes, names, found[name])
+                found[name].append(by_cosine(weights, len(related)))
+        for name, seeds in found.items():
+            yield at | {"inputs": inputs, "dtype": dtype, "scaling": name}, cosines, seeds
 
 
-def _summarized(
-    axes: tables.Row, cosines: Sequence[float], seeds: Sequence[Mapping[str, list[float]]]
-) -> Iterator[tables.Row]:
-    # In rising order of the cosine, as the table is sorted.
+def summarized(axes: tables.Row, cosines: Sequence[float], seeds: Seeds) -> Iterator[tables.Row]:
+    """Yield the rows of one cell without its seeds, in rising order of the cosine."""
     for place, cosine in sorted(enumerate(cosines), key=lambda item: item[1]):
         for metric in ("heard", "weight"):
             values = np.array([one[metric][place] for one in seeds])

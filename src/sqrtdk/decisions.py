@@ -6,6 +6,8 @@ error rates are these (simulated in docs/verdicts.md):
 - `beyond` says True wrongly, or False wrongly, in at most 2.5 % of runs, each at the level itself.
 - `within` is an equivalence test (two one-sided tests, Schuirmann 1987): True only if the whole
   interval is inside, False only if it is wholly outside; at most 2.5 % each.
+- `steady` asks that of a range over d_k; a wrong True is as rare, and False needs intervals that
+  hold for all d_k together, so that it is wrong in about 5 % at most.
 - `every` is an intersection-union test (Berger 1982): all have to hold, so that a wrong True is no
   likelier than that of the part that fails. A wrong False is at most as likely as a wrong False of
   any part, 2.5 % times the number of parts that are close to their level.
@@ -14,7 +16,9 @@ error rates are these (simulated in docs/verdicts.md):
 import math
 from collections.abc import Iterable
 
-from sqrtdk.estimates import Curve, Estimate, MissingError
+from scipy.special import ndtri
+
+from sqrtdk.estimates import Curve, Estimate, MissingError, relative_range
 
 LARGE = 1024
 """A d_k at which an effect of large d_k has to show; a grid that ends below cannot deny it."""
@@ -47,6 +51,28 @@ def within(value: Estimate, low: float, high: float) -> bool | None:
     if low < value.low and value.high < high:
         return True
     return False if value.high <= low or value.low >= high else None
+
+
+def steady(curve: Curve, margin: float) -> bool | None:
+    """Return whether a curve's largest and smallest value differ by less than a share of the first.
+
+    True needs the whole interval of the range below the margin, whichever values are the extremes.
+    False could come from the luckiest of many values, so it needs intervals that hold for all of
+    them together (Bonferroni 1936).
+    """
+    if beyond(relative_range(curve), margin, above=False) is True:
+        return True
+    return False if beyond(relative_range(jointly(curve)), margin, above=True) is True else None
+
+
+def jointly(curve: Curve) -> Curve:
+    """Return the curve with its 95 % intervals widened so that all cover together in 95 %."""
+    factor = float(ndtri(1 - 0.025 / len(curve)) / ndtri(0.975))
+
+    def wide(x: Estimate, end: float) -> float:
+        return x.mean + factor * (end - x.mean)
+
+    return {d_k: x._replace(low=wide(x, x.low), high=wide(x, x.high)) for d_k, x in curve.items()}
 
 
 def every(states: Iterable[bool | None]) -> bool | None:

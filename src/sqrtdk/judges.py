@@ -12,7 +12,7 @@ import pandas as pd
 
 from sqrtdk import cosines, summary, theory
 from sqrtdk.decisions import LARGE as LARGE
-from sqrtdk.decisions import beyond, need_far, need_large, up_to, within
+from sqrtdk.decisions import beyond, need_far, need_large, steady, up_to, within
 from sqrtdk.decisions import every as every
 from sqrtdk.decisions import exists as exists
 from sqrtdk.estimates import (
@@ -175,7 +175,7 @@ def _steady(curve: Curve) -> tuple[Estimate, bool | None]:
     Raises MissingError where it is, but the grid is too small to say so of every d_k.
     """
     moved = relative_range(curve)
-    holds = beyond(moved, STABLE, above=False)
+    holds = steady(curve, STABLE)
     if holds is not False:
         need_far(curve)
     return moved, holds
@@ -422,10 +422,10 @@ def _later(off: Curve, on: Curve) -> bool | None:
 def inverse(series: Series) -> Reading:
     """Judge the range of the entropy over d_k with 1/d_k, and the weight that the match gets."""
     entropy, weight = (series.curve("inverse", x) for x in ("entropy_nats", "match_weight"))
-    moved, steady = _steady(entropy)
+    moved, stays = _steady(entropy)
     d_k, end = last(weight)
     selects = beyond(end, SELECTS, above=True)
-    holds = every((steady, selects))
+    holds = every((stays, selects))
     if selects is False:
         need_large(weight, f"the match has the weight {number(end.mean)}")
     over = f"d_k = {min(entropy)} to {max(entropy)}"
@@ -442,15 +442,15 @@ def inverse(series: Series) -> Reading:
             continue
         beside.append(f"with {name} {estimate(chosen)} and {percent(range_of)}")
     also = f" For comparison: {'; '.join(beside)}." if beside else ""
-    stays = "stays where it is" if steady else "does not stay where it is"
+    there = "stays where it is" if stays else "does not stay where it is"
     finds = "finds the match" if selects else "selects nothing"
-    joint = "and" if steady is selects else "but"
+    joint = "and" if stays is selects else "but"
     equal = number(1 / series.n_k)
     return Reading(
         holds,
         f"weight of the match {estimate(end)} at d_k = {d_k} (equal share {equal}), range of the "
         f"entropy {percent(moved)} over {over}",
-        f"Divided by d_k, attention {stays}, {joint} it {finds}: at d_k = {d_k} the match has "
+        f"Divided by d_k, attention {there}, {joint} it {finds}: at d_k = {d_k} the match has "
         f"the weight {estimate(end)}, where an equal share is {equal}, and over {over} the entropy "
         f"moves by {percent(moved)} of its highest value.{also}",
         f"weight of the match with 1/d_k at d_k = {d_k}",
