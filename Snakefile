@@ -222,21 +222,21 @@ rule spread:
         "python -m sqrtdk.tails {input.config} {output} 2> {log}"
 
 
-rule locate:
-    "The weight that keys get by their distance from the query."
+rule grade:
+    "Measure the weight that keys get by their cosine with the query."
     input:
         config=rules.configure.output,
-        code=code("sqrtdk.distances"),
+        code=code("sqrtdk.cosines"),
     output:
-        f"{flow.folder}/scaling/distances.csv",
+        f"{flow.folder}/related/cosines.csv",
     log:
-        f"{flow.folder}/logs/scaling-locate.log",
+        f"{flow.folder}/logs/related-grade.log",
     benchmark:
-        f"{flow.folder}/logs/scaling-locate.tsv"
+        f"{flow.folder}/logs/related-grade.tsv"
     conda:
         "environment.yml"
     shell:
-        "python -m sqrtdk.distances {input.config} {output} 2> {log}"
+        "python -m sqrtdk.cosines {input.config} {output} 2> {log}"
 
 
 rule cross:

@@ -303,9 +303,9 @@ S = "results/mine/scaling"
 T = "results/mine/training"
 REST = {
     "sqrtdk.claims": (f"{S}/summary.csv", "x.csv"),
+    "sqrtdk.cosines": ("x.csv",),
     "sqrtdk.crossings": (f"{S}/summary.csv", "x.csv"),
     "sqrtdk.curves": ("scaling", "x.csv"),
-    "sqrtdk.distances": ("x.csv",),
     "sqrtdk.examples": ("x.csv",),
     "sqrtdk.questions": ("x.csv",),
     "sqrtdk.rates": (f"{T}/runs.csv", "x.csv"),

@@ -20,7 +20,6 @@ from sqrtdk import (
     cells,
     crossings,
     curves,
-    distances,
     exact,
     inputs,
     kernel,
@@ -257,15 +256,6 @@ def test_tails_hold_one_draw_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tails, "draw", draw)
     assert list(tails.rows(SETTINGS | {"d_k": [2], "seed": list(range(6))}))
     assert len(alive) == 6
-
-
-def test_distances_are_of_the_grids_own_cells() -> None:
-    settings = SETTINGS | {"d_k": [16], "n_k": [48], "seed": [3]}
-    arrays = inputs.draw({"law": "gaussian"}, d_k=16, n_k=48, n_q=24, d_v=32, seed=3,
-                         dtype="float64")  # fmt: skip
-    weights = attention.attention(*arrays[:3], scale=0.25).weights
-    found = [row["relative_weight"] for row in distances.rows(settings) if row["scaling"] == "on"]
-    assert found == distances.by_quarter(weights).tolist()
 
 
 def summary_table(curves_by_arm: dict[tuple[str, str], dict[int, float]]) -> pd.DataFrame:

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from matplotlib.colors import same_color
 
-from sqrtdk import cells, crossings, curves, examples, summary, tables, tails, theory
+from sqrtdk import cells, cosines, crossings, curves, examples, summary, tables, tails, theory
 from sqrtdk.experiments import precision as halves
 from sqrtdk.experiments import worked_example
 from sqrtdk.experiments.registry import EXPERIMENTS
@@ -27,12 +27,14 @@ SCHEMAS = {
     "crossings": crossings.COLUMNS,
     "tails": tails.COLUMNS,
     "weights": examples.COLUMNS,
+    "cosines": cosines.COLUMNS,
 }
 PRECISION = summary.columns(halves.COLUMNS)
 METRICS = [column.name for column in COLUMNS if not column.axis]
 BUILD = {name: importlib.import_module(f"sqrtdk.figures.{name}").BUILD for name in FIGURES}
 RECALL_LINES = ("fixed", "additive", "dot", "scaled_dot", "most frequent value")
 SUMMARY_FIGURES = [what for what in FIGURES["scaling"] if what not in ("weights", "tails", "onset")]
+SUMMARY_RELATED = [what for what in FIGURES["related"] if what != "cosines"]
 LINE_FIGURES = [what for what in SUMMARY_FIGURES if what != "collapse"]
 CAPTIONS = Path(style.__file__).parents[1] / "report" / "captions"
 
@@ -154,6 +156,19 @@ def weights_table(d_k=(1, 64), *, n_q=11, n_k=3, scaling=("off", "on")):
         for query, key in itertools.product(range(min(n_q, 16)), range(min(n_k, 16)))
     ]  # fmt: skip
     return pd.DataFrame(rows, columns=[column.name for column in examples.COLUMNS])
+
+
+def cosines_table(d_k=(16, 64), *, scaling=("off", "on"), cosines_=(0.0, 0.25, 0.5), seeds=13):
+    rows = [
+        {"d_k": d, "n_k": 5, "n_q": 11, "inputs": "graded", "dtype": "float64", "scaling": arm,
+         "cosine": cosine, "metric": metric, **{name: value for name, value in
+         statistics((1 + cosine * d) / (1 + d), seeds).items()
+         if name in ("n_seeds", "mean", "ci_low", "ci_high")}}
+        for d, arm, cosine, metric in itertools.product(
+            d_k, scaling, cosines_, ("heard", "weight")
+        )
+    ]  # fmt: skip
+    return frame(rows, cosines.COLUMNS)
 
 
 def tables_of(table, **others):
@@ -427,7 +442,7 @@ EXOTIC = {
 @pytest.mark.parametrize("grid", EXOTIC.values(), ids=EXOTIC.keys())
 def test_any_grid_can_be_drawn_without_a_warning(grid):
     table, exact = with_theory(summary_table(**grid))
-    for experiment, whats in (("scaling", SUMMARY_FIGURES), ("related", FIGURES["related"])):
+    for experiment, whats in (("scaling", SUMMARY_FIGURES), ("related", SUMMARY_RELATED)):
         for what in whats:
             figure = draw(what, table, experiment, exact=exact)
             assert all(arms(axes) for axes in figure.axes)
@@ -541,8 +556,8 @@ def test_the_onset_shows_crossings_with_exact_rings_and_says_never():
     measured, exact = places(halves_)
     assert measured == {str(n): (n, 2.0 + n) for n in (3, 5, 7)}
     assert exact == [(n, 2.5 + n) for n in (3, 5, 7)]
-    (law,) = marks(halves_, "_law")
-    assert points(law) == [(n, pytest.approx(2 * np.log(n))) for n in (3, 5, 7)]
+    # 2 ln n_k is where the random energy model has no entropy left, not where half is gone.
+    assert not any("ln n_k" in text for text in texts(figure))
     assert "d_k = 64" in texts(figure)
     never = dict(zip([x.get_text() for x in rms.get_xticklabels()], rms.get_xticks(), strict=True))[
         "never"
@@ -598,7 +613,37 @@ def test_the_onset_of_any_grid_can_be_drawn(table, panels):
     assert all(len(titles(figure)[i]) > 0 for i in range(panels))
 
 
-@pytest.mark.parametrize("what", FIGURES["related"])
+def test_weight_by_cosine_has_a_panel_for_each_d_k_and_a_line_for_each_rule():
+    table = cosines_table()
+    planted = cosines_table(cosines_=(0.0, 0.5)).assign(inputs="planted")
+    figure = draw("cosines", summary_table(), "related", cosines=pd.concat([table, planted]))
+    assert titles(figure)[:2] == ["d_k = 16", "d_k = 64"]
+    assert len(figure.axes) == 4
+    for axes in figure.axes:
+        assert set(arms(axes)) == {"off", "on"}
+    rows = table[(table["d_k"] == 64) & (table["scaling"] == "on") & (table["metric"] == "weight")]
+    assert list(arms(figure.axes[1])["on"].get_ydata()) == list(rows["mean"])
+    assert "inputs = graded" in prose(figure)
+    assert "planted" not in prose(figure)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        cosines_table(()),
+        cosines_table((4,), scaling=("on",), seeds=1),
+        cosines_table([4**i for i in range(9)], scaling=[f"rule_{i}" for i in range(12)]),
+        cosines_table(cosines_=(1.0,)),
+        cosines_table().assign(mean=0.0, ci_low=0.0, ci_high=0.0),
+    ],
+    ids=["no related keys", "one cell", "many", "one cosine", "all zero"],
+)
+def test_weight_by_cosine_of_any_grid_can_be_drawn(table):
+    figure = draw("cosines", summary_table(), "related", cosines=table)
+    assert figure.axes or any("Nothing to show" in text for text in texts(figure))
+
+
+@pytest.mark.parametrize("what", SUMMARY_RELATED)
 def test_related_has_a_panel_for_each_law_and_a_line_for_each_rule(what):
     rules = ("off", "on", "inverse", "qk_norm", "soft_cap")
     laws = ("gaussian", "planted", "sphere", "student_t")
@@ -738,7 +783,7 @@ def test_a_second_run_writes_the_same_bytes_in_the_inks_of_the_page(experiment, 
     table, exact = with_theory(summary_table((1, 16), (5,), inputs=LAWS[:1]))
     found = {
         "summary": table, "exact": exact, "crossings": crossings_table((5,)),
-        "tails": tails_table(), "weights": weights_table(),
+        "tails": tails_table(), "weights": weights_table(), "cosines": cosines_table(),
     }  # fmt: skip
     schemas = SCHEMAS
     if experiment == "precision":

@@ -1,6 +1,5 @@
 """The concept check: a conclusion is printed only where the numbers carry it."""
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ import pytest
 from test_claims import LAWS, RULES, Alter, change, table
 from test_judges_recall import reach_table
 
-from sqrtdk import config, distances, questions, summary, tables
+from sqrtdk import config, questions, summary, tables
 from sqrtdk.estimates import MissingError
 from sqrtdk.experiments import reach, related, scaling
 from sqrtdk.series import Series, series_of
@@ -19,7 +18,6 @@ SETTINGS: dict[str, Any] = {
     "inputs": LAWS,
 }
 NEARLY = "nearly that key's value"
-EQUAL = "not on the distance"
 
 
 def series(frame: pd.DataFrame) -> list[Series]:
@@ -63,10 +61,10 @@ def test_the_chain_of_causes_has_its_numbers_and_three_sentences() -> None:
     found = why()
     for part in (
         "to the power 0.5",
-        "so that the softmax saturates: at d_k = 1024, ",
-        "The typical gradient then vanishes: ",
-        "a few rows carry the rest: on average the largest of 8 rows holds ",
-        "Dividing by √d_k keeps the softmax as it was: ",
+        "so that the softmax saturates: at d_k = 1024 ",
+        "Most queries then get almost no gradient: ",
+        "few queries have the rest: on average the largest of 8 rows holds ",
+        "With √d_k the softmax hardly notices d_k: ",
         "(n_k = 16)",
     ):
         assert part in found
@@ -77,9 +75,9 @@ def test_the_chain_of_causes_has_its_numbers_and_three_sentences() -> None:
     ("alter", "gone"),
     [
         (change("entropy_normalized", lambda d: 0.9), "saturates"),
-        (change("grad_logits_dead_entries", lambda d: 0.1), "vanishes"),
-        (change("grad_logits_top1_share", lambda d: 0.01), "carry the rest"),
-        (change("entropy_nats", lambda d: 1 / d, arm="on"), "as it was"),
+        (change("grad_logits_dead_entries", lambda d: 0.1), "almost no gradient"),
+        (change("grad_logits_top1_share", lambda d: 0.01), "have the rest"),
+        (change("entropy_nats", lambda d: 1 / d, arm="on"), "hardly notices"),
     ],
 )
 def test_a_link_that_the_numbers_do_not_carry_is_numbers_alone(alter: Alter, gone: str) -> None:
@@ -94,43 +92,32 @@ def test_the_chain_needs_both_arms_and_unrelated_vectors() -> None:
         questions.why_divide(series(table(inputs=["planted"])))
 
 
-def by_distance(far: float, half: float = 0.01) -> pd.DataFrame:
-    axes = {"d_k": 16, "n_k": 48, "n_q": 24, "inputs": "gaussian", "dtype": "float64"}
-    return pd.DataFrame(
-        [
-            {**axes, "scaling": "on", "quarter": quarter, "n_seeds": 9, "relative_weight": mean,
-             "ci_low": mean - half, "ci_high": mean + half}
-            for quarter, mean in ((1, 1.0), (2, 1.0), (3, 1.0), (4, far))
-        ]
-    )  # fmt: skip
+def test_only_a_value_is_said_to_get_its_weight_of_the_gradient() -> None:
+    assert "the gradient which reaches a value is its weight" in questions.PATH
+    assert "queries and keys get theirs through the softmax" in questions.PATH
 
 
-def test_weights_that_fall_with_the_distance_are_not_said_to_be_equal() -> None:
-    assert EQUAL in questions.long_range(by_distance(0.995), "on")
-    falling = questions.long_range(by_distance(0.5), "on")
-    assert EQUAL not in falling
-    assert "the farthest 0.50 (0.49 to 0.51) times" in falling
-    # One seed has no interval, and no conclusion.
-    assert EQUAL not in questions.long_range(by_distance(1.0, half=math.nan), "on")
-    with pytest.raises(MissingError, match="no scaled weights"):
-        questions.long_range(by_distance(1.0), None)
+def test_what_is_true_by_construction_is_not_measured() -> None:
+    found = questions.long_range(reach_table())
+    # Keys were drawn alike at every position: their weight says nothing of distance.
+    assert "quarter" not in found
+    assert "equal share" not in found
 
 
 def test_a_run_answers_from_its_tables_and_says_what_it_lacks(tmp_path: Path) -> None:
     run = config.Run("mine", 50, {"scaling": SETTINGS})
     frame = table(n_k=[16])
     write(tmp_path / "scaling/summary.csv", frame, summary.columns(scaling.COLUMNS))
-    write(tmp_path / "scaling/distances.csv", by_distance(1.0), distances.COLUMNS)
     stands, divides, reaches = (row["answer"] for row in questions.rows(run, tmp_path))
     assert stands == "Not measured: the run has no experiment related."
     assert divides == why()
-    assert EQUAL in reaches
+    assert reaches == f"{questions.PATH} Not measured: the run has no experiment reach."
     other = config.Run("mine", 50, {"related": SETTINGS})
     both = table(n_k=[16], inputs=["gaussian", "planted"])
     write(tmp_path / "related/summary.csv", both, summary.columns(related.COLUMNS))
-    stands, divides, reaches = (row["answer"] for row in questions.rows(other, tmp_path))
+    stands, divides, _ = (row["answer"] for row in questions.rows(other, tmp_path))
     assert "one planted match" in stands
-    assert divides == reaches == "Not measured: the run has no experiment scaling."
+    assert divides == "Not measured: the run has no experiment scaling."
 
 
 def test_where_reach_was_measured_the_long_range_answer_compares_with_recurrence(
@@ -138,17 +125,16 @@ def test_where_reach_was_measured_the_long_range_answer_compares_with_recurrence
 ) -> None:
     run = config.Run("mine", 50, {"scaling": SETTINGS, "reach": {}})
     write(tmp_path / "scaling/summary.csv", table(n_k=[16]), summary.columns(scaling.COLUMNS))
-    write(tmp_path / "scaling/distances.csv", by_distance(1.0), distances.COLUMNS)
     columns = summary.columns(reach.COLUMNS)
     frame = reach_table()
     write(tmp_path / "reach/summary.csv", frame, columns)
     *_, row = questions.rows(run, tmp_path)
-    assert row["answer"].startswith(questions.long_range(by_distance(1.0), "on"))
+    assert row["answer"].startswith(questions.PATH)
     assert "over 15 pairs attention keeps at least 1.00" in row["answer"]
-    # Too short a source to tell: the rest of the answer stands alone.
+    # Too short a source to tell: the rest of the answer is left.
     write(tmp_path / "reach/summary.csv", frame[frame["distance"] < 3], columns)
     *_, row = questions.rows(run, tmp_path)
-    assert row["answer"] == questions.long_range(by_distance(1.0), "on")
+    assert row["answer"].startswith(f"{questions.PATH} Not measured: ")
 
 
 def write(path: Path, frame: pd.DataFrame, columns: Any) -> None:

@@ -36,6 +36,8 @@ FACTORS = {
     "off": lambda d, n: 1.0,
     "on": lambda d, n: 1 / math.sqrt(d),
     "inverse": lambda d, n: 1 / d,
+    # Equal to "on" at d = 64.
+    "inverse_64": lambda d, n: 8 / d,
     "quarter": lambda d, n: 1 / math.sqrt(math.sqrt(d)),
     "log_n": lambda d, n: math.log(n) / math.sqrt(d),
     "sqrt_log_n": lambda d, n: math.sqrt(math.log(n) / d),
@@ -48,7 +50,7 @@ FACTORS = {
 # The cap and the scales are such that the nonlinear part matters: with scores of sd √11 it bends
 # logits of 2, not of 50.
 RULES = {
-    "power": {"rule": "power", "exponent": 0.25},
+    "power": {"rule": "power", "exponent": 0.25, "multiplier": 0.7},
     "log_length": {"rule": "log_length", "exponent": 0.5, "multiplier": 0.43},
     "qk_norm": {"rule": "qk_norm", "scale": 3},
     "soft_cap": {"rule": "soft_cap", "cap": 2, "exponent": 0.25},
@@ -76,7 +78,7 @@ def one_logit(
     score = float(np.dot(q[i], k[j]))
     match entry["rule"]:
         case "power":
-            return score / len(q[i]) ** float(entry["exponent"])
+            return float(entry["multiplier"]) * score / len(q[i]) ** float(entry["exponent"])
         case "log_length":
             power = math.log(len(k)) ** float(entry["exponent"])
             return float(entry["multiplier"]) * power * score / math.sqrt(len(q[i]))
@@ -145,6 +147,7 @@ def test_without_a_cap_soft_cap_is_its_plain_factor():
         ({"rule": "power", "exponent": math.inf}, "exponent is inf; allowed: finite numbers"),
         ({"rule": "log_length", "exponent": math.nan}, "exponent is nan; allowed: finite"),
         ({"rule": "log_length", "exponent": 1, "multiplier": 0}, "multiplier is 0; allowed: f"),
+        ({"rule": "power", "exponent": 1, "multiplier": -8}, "multiplier is -8; allowed: f"),
         ({"rule": "d_model", "heads": 0}, "heads is 0; allowed: whole numbers from 1"),
         ({"rule": "d_model", "heads": 2.5}, "heads is 2.5; allowed: whole numbers from 1"),
         ({"rule": "qk_norm", "scale": 0}, "scale is 0; allowed: finite numbers above 0"),

@@ -29,6 +29,12 @@ def test_arms_are_known_by_what_they_do() -> None:
     assert scaled_arm({"paper": RULES["on"], "on": RULES["inverse"]}) == "paper"
     assert scaled_arm({"other": RULES["on"], "on": RULES["on"]}) == "on"
     assert scaled_arm({"off": RULES["off"], "quarter": RULES["quarter"]}) is None
+    # 8/d_k divides by d_k too, and is another rule.
+    settings = {"scaling": {"big": RULES["inverse_64"]}, "inputs": LAWS}
+    (one,) = series_of(settings, table(n_k=[16], arms=["inverse_64"]).replace("inverse_64", "big"))
+    assert list(one.curve("inverse_64", "logit_std")) == [1, 4, 16, 64, 256, 1024]
+    with pytest.raises(MissingError, match="no scale rule that divides by d_k"):
+        one.curve("inverse", "logit_std")
 
 
 def test_what_a_series_lacks_is_said() -> None:

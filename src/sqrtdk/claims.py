@@ -1,15 +1,16 @@
-"""The ledger: each sentence of the chapter with a verdict that the summary tables decide.
+"""Judge statements about attention, the chapter's and ours, from the tables of a run.
 
 A claim is judged series by series (a series is everything but d_k and the scale rule) by a rule
-that stands beside it in words. Nothing here is written by hand but the sentences and the rules:
-other tables give other verdicts. Where a run cannot decide, the verdict is "not measured" and the
-reason is said.
+that is stated in words before any number. Only the sentences and the rules are written by hand:
+other tables give other verdicts. If a run cannot decide, the verdict is "not measured", with the
+reason. More seeds of the same truth decide what was open, and do not turn a verdict round;
+docs/verdicts.md has the simulated error rates.
 """
 
 import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,6 +20,8 @@ from sqrtdk import (
     commands,
     config,
     contrasts,
+    cosines,
+    decisions,
     judges,
     judges_recall,
     learning,
@@ -28,9 +31,7 @@ from sqrtdk import (
     twins,
     widths,
 )
-from sqrtdk.estimates import (
-    MissingError,
-)
+from sqrtdk.estimates import MissingError
 from sqrtdk.experiments import scaling
 from sqrtdk.experiments.encoder_decoder import SOLVED
 from sqrtdk.experiments.registry import EXPERIMENTS
@@ -38,7 +39,9 @@ from sqrtdk.judges import (
     FACTOR,
     HEAD,
     LARGE,
+    LOSS,
     ONE_HOT,
+    SELECTS,
     SLOPE_TOLERANCE,
     STABLE,
     Reading,
@@ -46,7 +49,7 @@ from sqrtdk.judges import (
     few,
 )
 from sqrtdk.keys import Column
-from sqrtdk.series import Whole, series_of
+from sqrtdk.series import Series, Whole, series_of
 
 TRUE = "true"
 CONDITIONAL = "true with a condition"
@@ -55,16 +58,16 @@ NOT_MEASURED = "not measured"
 VERDICTS = (TRUE, CONDITIONAL, FALSE, NOT_MEASURED)
 
 BETWEEN = " | "
-"""Stands between two series of `numbers`: no number, name or word of ours contains it."""
+"""Separates two series of `numbers`: no number, name or word of ours contains it."""
 
 COLUMNS = (
     Column("claim", "Short name of the claim.", read=str, axis=True),
     Column("experiment", "Experiment whose tables decide.", read=str),
-    Column("sentence", "What the chapter says.", read=str),
+    Column("sentence", "The statement that is judged.", read=str),
     Column("verdict", f"One of: {', '.join(VERDICTS)}.", read=str),
     Column(
         "condition",
-        "Where the sentence holds, or why it was not measured. Empty when it holds, or fails, "
+        "Where the statement holds, or why it was not measured. Empty when it holds, or fails, "
         "everywhere.",
         read=str,
         optional=True,
@@ -72,7 +75,7 @@ COLUMNS = (
     Column("answer", "What was found, in a sentence.", read=str),
     Column(
         "series",
-        "The series whose numbers stand in `answer`: one in the middle of the grid that agrees "
+        "The series whose numbers are in `answer`: one in the middle of the grid that agrees "
         "with the verdict. Empty when not measured, or where the whole table is judged.",
         read=str,
         optional=True,
@@ -98,19 +101,20 @@ COLUMNS = (
     ),
     Column("rule", "How the verdict follows from the table.", read=str),
     Column("figure", "Figure that shows it: a file of figures/, without its ending.", read=str),
+    Column("source", "Whose statement it is: chapter, or ours.", read=str),
 )
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence and how it is judged.
+    """A statement and how it is judged.
 
-    `subjects` makes what is judged of an experiment's settings and summary. `also` names
-    experiments of the same shape whose subjects count too, where a run has them.
-    `table` is the table of the experiment that decides; the subjects of another one than the
-    summary are made of that one.
-    `caveat` is what a run has to say that has no related inputs, and so cannot see the claim fail.
-    The claim about training has one always: no run of it has other initial weights.
+    `source` says whose statement it is: the chapter's, in its words as far as they are quoted, or
+    ours. `vectors` restricts it to one kind of queries and keys; `about` are the kinds that an
+    unconditional "true" has to rest on. `subjects` makes what is judged from an experiment's
+    settings and table. `also` names experiments of the same shape whose subjects count too, where
+    a run has them. `table` is the table of the experiment that decides. `lacking` is the reason
+    where the experiment has nothing to judge. `caveat` is a condition that no run can remove.
     """
 
     claim: str
@@ -118,123 +122,185 @@ class Claim:
     rule: str
     figure: str
     judge: Callable[[Any], Reading]
+    source: Literal["chapter", "ours"] = "chapter"
     vectors: Literal["unrelated", "related"] | None = None
+    about: tuple[Literal["unrelated", "related"], ...] = ()
     caveat: str = ""
     experiment: str = "scaling"
     also: tuple[str, ...] = ()
     subjects: Callable[[Mapping[str, Any], pd.DataFrame], Sequence[Subject]] | None = None
+    lacking: str = ""
     table: str = "summary"
 
 
 _END = (
-    f"at the grid's largest d_k. Where it is not: false if that d_k is {LARGE} or more, else not "
-    "measured."
+    f"at the run's largest d_k. A run whose largest d_k is below {LARGE} cannot make it false, and "
+    "makes it true with a condition only."
 )
 
-_LATE = f"With a condition where it begins above d_k = {HEAD}."
+_LATE = f"Also with a condition if that begins only above d_k = {HEAD}."
+
+_FAR = (
+    f"True needs {decisions.SIZES} values of d_k or more that span a factor of {decisions.SPAN} "
+    f"and end at {LARGE} or more"
+)
 
 CLAIMS = (
     Claim(
+        "average",
+        "The weights of a query sum to 1, and its output is an average of the values.",
+        "True if, in every cell, the weights of all queries sum to 1 and all outputs lie within "
+        f"the range of the values, up to rounding: {judges.ROUNDING} n_k eps. False otherwise.",
+        "related-entropy",
+        judges.average,
+        experiment="related",
+        subjects=lambda _, table: [Whole(table)],
+    ),
+    Claim(
+        "graded",
+        "A key that is only tangentially related makes a small contribution.",
+        f"Judged at d_k = {HEAD}, or the next larger d_k of the run, with 1/√d_k, for the key "
+        "whose cosine is closest to half of the match's. True if more than half of the queries "
+        "give it at least an equal share, 1/n_k, and if its mean weight is above that of unrelated "
+        "keys and below that of the match; false if one of these surely fails. With a condition "
+        "if it is no longer heard at larger d_k.",
+        "related-cosines",
+        judges.graded,
+        experiment="related",
+        subjects=judges.gradings,
+        lacking="no input law of the run gives queries several related keys",
+        table="cosines",
+    ),
+    Claim(
         "scores_grow",
         "The dot products of unrelated vectors grow as √d_k.",
-        "True where the slope of ln logit_std on ln d_k, without scaling, lies with its whole "
-        f"interval within {SLOPE_TOLERANCE} of 1/2; false where it lies wholly outside.",
+        "True if the slope of ln logit_std on ln d_k, without scaling, lies with its whole "
+        f"interval within {SLOPE_TOLERANCE} of 1/2; false if it lies wholly outside. "
+        f"{_FAR}, and so does false.",
         "scaling-logit_std",
         judges.scores_grow,
         vectors="unrelated",
     ),
     Claim(
+        "scores_stable",
+        "Divided by √d_k, the scores stay in a stable range.",
+        "True if the largest and the smallest logit_std over d_k, with 1/√d_k, differ by surely "
+        f"less than {100 * STABLE:.0f} % of the largest; false if surely by more. {_FAR}. With a "
+        "condition where a run has only unrelated or only related vectors.",
+        "scaling-logit_std",
+        judges.scores_stable,
+        about=("unrelated", "related"),
+        also=("related",),
+    ),
+    Claim(
         "saturation",
         "Large d_k saturates the softmax.",
-        f"True where entropy_normalized without scaling is below 1/2 {_END} {_LATE}",
+        f"True if entropy_normalized without scaling is surely below 1/2 {_END} {_LATE}",
         "scaling-entropy",
         judges.saturation,
+        about=("unrelated",),
     ),
     Claim(
         "one_hot",
         "Without scaling the attention weights become nearly one-hot.",
-        f"True where max_weight without scaling is above {ONE_HOT} {_END} {_LATE}",
+        f"True if max_weight without scaling is surely above {ONE_HOT} {_END} {_LATE}",
         "scaling-max_weight",
         judges.one_hot,
+        about=("unrelated",),
+    ),
+    Claim(
+        "gradients_typical",
+        "Without scaling there are near-zero gradients for most positions.",
+        "A position is one entry of the gradient at the logits, near zero below 0.001/n_k. True if "
+        "more than half of them are near zero without scaling, fewer than half with it, and the "
+        "median row norm is smaller without it than with it, which counting zeros alone does not "
+        f"show; all three surely, and {_END} {_LATE}",
+        "scaling-dead_entries",
+        judges.gradients_typical,
+        about=("unrelated",),
     ),
     Claim(
         "stable",
         "Dividing by √d_k keeps the softmax stable, regardless of d_k.",
-        "True where the largest and the smallest entropy_nats over d_k, with 1/√d_k, differ by "
-        f"less than {100 * STABLE:.0f} % of the largest; false where by more. With a condition "
-        "where a run has only inputs that are unrelated.",
+        "True if the largest and the smallest entropy_nats over d_k, with 1/√d_k, differ by surely "
+        f"less than {100 * STABLE:.0f} % of the largest; false if surely by more. {_FAR}. With a "
+        "condition where a run has only unrelated or only related vectors.",
         "scaling-entropy",
         judges.stable,
-        caveat="for unrelated vectors; this run has no related ones",
+        about=("unrelated", "related"),
         also=("related",),
     ),
     Claim(
-        "gradients_typical",
-        "Without scaling the gradients are close to zero for most positions.",
-        "True where, without scaling, more than half of the entries of the gradient with respect "
-        "to the logits are below 1e-3/n_k and the median row norm is below that with scaling, both "
-        f"{_END} {_LATE}",
-        "scaling-dead_entries",
-        judges.gradients_typical,
-    ),
-    Claim(
-        "gradients_rms",
-        "Without scaling the gradients that reach q, k and v vanish.",
-        "True where the root mean squares of the gradients with respect to q, k and v are all "
-        "smaller without scaling than with it at the grid's largest d_k; false where one is larger "
-        "there.",
-        "scaling-gradients",
-        judges.gradients_rms,
-        vectors="unrelated",
-    ),
-    Claim(
-        "gradients_related",
-        "Where queries and keys are related, the gradients that reach them vanish.",
-        "True where the root mean squares of the gradients with respect to q and k are both "
-        "smaller without scaling than with it at some d_k above 1; false where one is larger at "
-        "all of them.",
-        "related-gradients",
-        judges.gradients_matched,
-        vectors="related",
-        experiment="related",
-    ),
-    Claim(
         "from_64",
-        "Scaling matters from d_k = 64 on.",
-        "True where half of the entropy is lost without scaling between d_k = "
-        f"{HEAD // FACTOR} and {HEAD * FACTOR}; false where it is lost elsewhere. Interpolated "
-        "between two values of the grid, linear in ln d_k.",
-        "scaling-onset",
+        "Scaling matters a great deal at the large d_k values used in real Transformers (often 64 "
+        "or more).",
+        "True if, at every d_k of the run that is 64 or more, entropy_normalized without scaling "
+        f"is surely less than {LOSS:g} of that with it; false if surely more at one of them. A run "
+        f"whose largest d_k is below {LARGE} cannot make it false, and makes it true with a "
+        "condition only. What scaling does to training is judged apart.",
+        "scaling-entropy",
         judges.from_64,
         vectors="unrelated",
     ),
     Claim(
-        "inverse",
-        "Dividing by d_k keeps the softmax stable for related vectors too.",
-        "True where, for an input law of related vectors, the largest and the smallest "
-        f"entropy_nats over d_k, with 1/d_k, differ by less than {100 * STABLE:.0f} % of the "
-        "largest; false where by more.",
-        "related-entropy",
-        judges.stable_inverse,
-        vectors="related",
+        "gradients_rms",
+        "Without scaling the gradients that reach q, k and v vanish on average too.",
+        "True if the root mean squares of the gradients at q, k and v are all surely smaller "
+        "without scaling than with it at the run's largest d_k; false if one is surely larger. A "
+        f"run whose largest d_k is below {LARGE} cannot make it false, and makes it true with a "
+        "condition only.",
+        "scaling-gradients",
+        judges.gradients_rms,
+        source="ours",
+        vectors="unrelated",
+    ),
+    Claim(
+        "gradients_related",
+        "If every query has a matching key, gradients vanish with √d_k too, only at larger d_k.",
+        "True if at the run's largest d_k surely more than half of the queries have a gradient "
+        "below 0.001, without scaling and with 1/√d_k, and at some d_k surely more than half "
+        "without scaling, but fewer with it; false if one of these surely fails. A run whose "
+        f"largest d_k is below {LARGE} cannot make it false, and makes it true with a condition "
+        "only.",
+        "related-gradients",
+        judges.gradients_matched,
+        source="ours",
         experiment="related",
+        subjects=judges.matched,
+        lacking="no input law of the run gives queries a matching key",
+    ),
+    Claim(
+        "inverse",
+        "Dividing by d_k keeps attention stable for related vectors, and it still finds the match.",
+        "Two things are asked of 1/d_k, where each query has a match: the largest and the smallest "
+        f"entropy_nats over d_k differ by less than {100 * STABLE:.0f} % of the largest, and at "
+        f"the largest d_k the match has a weight above {SELECTS:g}, more than all other keys "
+        f"together. True if both surely hold, false if one surely fails. {_FAR}; a weight that is "
+        f"too small makes it false only from d_k = {LARGE} on.",
+        "related-entropy",
+        judges.inverse,
+        source="ours",
+        experiment="related",
+        subjects=judges.matched,
+        lacking="no input law of the run gives queries a matching key",
     ),
     Claim(
         "half_precision",
         "In half precision the scale belongs before the score product.",
-        "True where, at some size, fewer float16 scores overflow with the scale before the "
-        "product than after it; false where at none. Only sizes where some overflow and the scale "
-        "is not 1 count. The condition says which they are.",
+        "True if, at some size, surely fewer float16 scores overflow with the scale before the "
+        "product than after it; false if at none. Only sizes where some overflow and the scale "
+        "is not 1 count. The condition says which they are, and for which kernels.",
         "precision-errors",
         judges.half_precision,
+        source="ours",
         experiment="precision",
         subjects=lambda _, table: [Whole(table)],
     ),
     Claim(
         "agreement",
         "Measurement and theory agree.",
-        f"True where the root mean square of z is between {summary.RMS_Z[0]} and "
-        f"{summary.RMS_Z[1]} and the largest |z| below {summary.MAX_ABS_Z}; false elsewhere. z is "
+        f"True if the root mean square of z is between {summary.RMS_Z[0]} and "
+        f"{summary.RMS_Z[1]} and the largest |z| below {summary.MAX_ABS_Z}; false otherwise. z is "
         "the deviation in standard errors, brought from Student's t to the normal scale. Every "
         f"float64 mean with an exact value and at least {summary.GATED_SEEDS} seeds counts, once "
         "where metrics or arms of one draw have the same |z|. The rule cannot see errors far below "
@@ -242,6 +308,7 @@ CLAIMS = (
         "quantiles, shares, other input laws, and rules that look at q and k.",
         "scaling-entropy",
         judges.agreement,
+        source="ours",
         subjects=lambda _, table: [Whole(table)],
     ),
     Claim(
@@ -289,6 +356,7 @@ CLAIMS = (
         "elsewhere.",
         "training-steps",
         learning.same_run,
+        source="ours",
         experiment="training",
         subjects=lambda _, table: [Whole(table)],
         table="twins",
@@ -387,6 +455,7 @@ CLAIMS = (
         "at others, or answers every distance.",
         "reach-distance",
         judges_recall.vanishing,
+        source="ours",
         experiment="reach",
         subjects=judges_recall.parts(*judges_recall.REACH),
     ),
@@ -394,20 +463,21 @@ CLAIMS = (
 
 SCHEMAS: dict[str, tuple[Column, ...]] = {
     "contrasts": contrasts.columns(scaling.COLUMNS),
+    "cosines": cosines.COLUMNS,
     "rates": rates.COLUMNS,
     "twins": twins.COLUMNS,
     "widths": widths.COLUMNS,
 }
-"""The tables that decide a claim beside the summaries."""
+"""The tables that decide a claim, besides the summaries."""
 
 
 # From the table to the ledger
 
 
 def judge(claim: Claim, own: Sequence[Subject], also: Sequence[Subject] = ()) -> tables.Row:
-    """One row of the ledger, by the subjects of the claim's own experiment and of others.
+    """Return one row of the ledger, from the subjects of the claim's own experiment and of others.
 
-    Never raises for a grid that is too small: it says so.
+    Never raises for a grid that is too small: the row says so.
     """
     readings: list[tuple[Subject, Reading]] = []
     lacking: dict[str, list[Subject]] = {}
@@ -427,6 +497,7 @@ def judge(claim: Claim, own: Sequence[Subject], also: Sequence[Subject] = ()) ->
         "condition": condition,
         "rule": claim.rule,
         "figure": claim.figure,
+        "source": claim.source,
     }
     texts = few([_said(one, reading.number) for one, reading in readings], "series")
     if readings:
@@ -461,30 +532,61 @@ def judge(claim: Claim, own: Sequence[Subject], also: Sequence[Subject] = ()) ->
 def _verdict(
     claim: Claim, readings: list[tuple[Subject, Reading]], lacking: Mapping[str, list[Subject]]
 ) -> tuple[str, str]:
-    """The verdict of all series together, and the condition or the reason."""
+    """Return the verdict of all series together, and the condition or the reason.
+
+    What is open may turn out either way, so nothing is false while another series may still hold.
+    """
     by = {
         state: [one for one, reading in readings if reading.holds is state]
         for state in (True, False, None)
     }
-    if not by[True] and not by[False]:
-        wide = ["the intervals are too wide to decide; more seeds make them narrower"]
-        nothing = [absent(claim.experiment)]
-        return NOT_MEASURED, "; ".join([*(wide if readings else []), *lacking] or nothing)
+    fails = [f"not for {_labels(by[False])}"] if by[False] else []
     undecided = [f"undecided for {_labels(by[None])}"] if by[None] else []
+    if not by[True] and by[None]:
+        alone = all(math.isnan(reading.value.low) for _, reading in readings)
+        wide = (
+            "one seed has no interval, and decides nothing"
+            if alone
+            else "the intervals are too wide to decide; more seeds make them narrower"
+        )
+        return NOT_MEASURED, "; ".join([wide, *(fails and [*fails, *undecided]), *lacking])
+    if not by[True] and not by[False]:
+        return NOT_MEASURED, "; ".join(lacking or [claim.lacking or absent(claim.experiment)])
     if not by[True]:
-        return FALSE, "; ".join(undecided)
-    parts = [f"not for {_labels(by[False])}"] if by[False] else []
-    parts += undecided
-    parts += few(
-        [_said(one, r.condition) for one, r in readings if r.holds and r.condition], "series"
-    )
-    if claim.caveat and all(one.unrelated for one, _ in readings):
-        parts.append(claim.caveat)
+        return FALSE, ""
+    parts = [*fails, *undecided, *_conditions(readings)]
+    parts += _limits(claim, [one for one, _ in readings])
     return (CONDITIONAL, "; ".join(parts)) if parts else (TRUE, "")
 
 
+def _conditions(readings: Iterable[tuple[Subject, Reading]]) -> list[str]:
+    """Return the conditions of the series that hold; what all of them share is said once."""
+    holding = [(one, reading.condition) for one, reading in readings if reading.holds]
+    if len({condition for _, condition in holding}) == 1:
+        return list(filter(None, [holding[0][1]]))
+    return few([_said(one, condition) for one, condition in holding if condition], "series")
+
+
+def _limits(claim: Claim, judged: Sequence[Subject]) -> list[str]:
+    """Return what the run cannot know of the claim: inputs, sizes and types that it lacks."""
+    kinds = {"unrelated" if one.unrelated else "related" for one in judged}
+    missing = [kind for kind in claim.about if kind not in kinds]
+    parts = [
+        f"for {' and '.join(sorted(kinds))} vectors; that of {kind} ones is not known"
+        for kind in missing
+    ]
+    series = [one for one in judged if isinstance(one, (Series, judges.Grading))]
+    sizes = {one.n_k for one in series}
+    if len(sizes) == 1:
+        parts.append(f"tried at n_k = {sizes.pop()} only")
+    types = {one.axes["dtype"] for one in series if isinstance(one, Series)}
+    if types == {"float32"}:
+        parts.append("as computed in float32")
+    return [*parts, *filter(None, [claim.caveat])]
+
+
 def absent(experiment: str) -> str:
-    """The reason of a claim whose experiment a run does not have."""
+    """Return the reason of a claim whose experiment a run does not have."""
     return f"the run has no experiment {experiment}"
 
 
@@ -493,7 +595,10 @@ def _said(one: Subject, text: str) -> str:
 
 
 def _labels(series: Iterable[Subject]) -> str:
-    return " and ".join(few([one.label for one in series], "series"))
+    names = [one.label for one in series]
+    if len(names) > 1:
+        names = [f"({name})" if "," in name else name for name in names]
+    return " and ".join(few(names, "series"))
 
 
 def ledger(
@@ -501,9 +606,9 @@ def ledger(
     summaries: Mapping[str, pd.DataFrame],
     others: Mapping[tuple[str, str], pd.DataFrame] | None = None,
 ) -> list[tables.Row]:
-    """One row per claim, in the chapter's order; a claim without its experiment is not measured.
+    """Return one row per claim; a claim without its experiment is not measured.
 
-    `others` are the tables that decide beside the summaries, by experiment and name.
+    `others` are the tables that decide besides the summaries, by experiment and name.
     """
     found = {(name, "summary"): table for name, table in summaries.items()} | dict(others or {})
     result = []
@@ -514,6 +619,8 @@ def ledger(
             else []
             for name in (claim.experiment, *claim.also)
         )
+        if (claim.experiment, claim.table) not in found:
+            claim = replace(claim, lacking="")
         result.append(judge(claim, own, [one for found in also for one in found]))
     return result
 
@@ -532,7 +639,7 @@ def _subjects(
 
 
 def main() -> None:
-    """Judge the run of the config named first by the tables after it, into the last path.
+    """Judge the run of the config named first from the tables after it, into the last path.
 
     A table's experiment is the folder that it is in.
     """

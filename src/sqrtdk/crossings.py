@@ -82,7 +82,11 @@ COLUMNS = (
         read=str,
     ),
     Column("exact", "The exact d_k; inf where there is none. Empty without theory.", optional=True),
-    Column("two_ln_n_k", "2 ln n_k, the onset that the random energy model predicts."),
+    Column(
+        "two_ln_n_k",
+        "2 ln n_k. In the random energy model, the limit of many keys, all of the entropy is gone "
+        "from there on, and half of it at half of that d_k.",
+    ),
 )
 
 

@@ -154,6 +154,52 @@ def planted(
     return cosine * k[np.arange(n_q) % n_k] + rest * fresh, k
 
 
+def graded(
+    q_stream: np.random.Generator,
+    k_stream: np.random.Generator,
+    *,
+    d_k: int,
+    n_k: int,
+    n_q: int,
+    cosine: float,
+    steps: float,
+) -> tuple[Array, Array]:
+    """Each query has related keys of falling cosine: key i + m mod n_k has cosine (1 - m/steps).
+
+    The cosines are in units of `cosine`, which is that of the match, key i mod n_k. With c_m the
+    cosine of key m, q_i is the sum of c_m k_(i+m) and of gaussian noise that brings its entries to
+    variance 1; so `steps` of 1 is the planted law. Where there are fewer keys than steps, the
+    smallest cosines are left out. Raises ValueError for a cosine outside [-1, 1], for steps that
+    are not a whole number from 1, and where the squares of the cosines add up to more than 1.
+    """
+    cosines = graded_cosines(n_k, cosine=cosine, steps=steps)
+    # Of all steps, so that the answer is the same for every number of keys.
+    total = cosine**2 * (steps + 1) * (2 * steps + 1) / (6 * steps)
+    if total > 1:
+        raise ValueError(
+            f"cosine is {cosine} and steps {steps}, whose squared cosines add up to {total:.3g}; "
+            "allowed: a sum up to 1"
+        )
+    fresh, k = gaussian(q_stream, k_stream, d_k=d_k, n_k=n_k, n_q=n_q)
+    q = math.sqrt(1.0 - sum(c * c for c in cosines)) * fresh
+    for place, c in enumerate(cosines):
+        q += c * k[(np.arange(n_q) + place) % n_k]
+    return q, k
+
+
+def graded_cosines(n_k: int, *, cosine: float, steps: float) -> list[float]:
+    """Return the cosine of each related key of the graded law, the match first.
+
+    >>> graded_cosines(256, cosine=0.5, steps=4)
+    [0.5, 0.375, 0.25, 0.125]
+    """
+    if not -1 <= cosine <= 1:
+        raise ValueError(f"cosine is {cosine}; allowed: numbers from -1 to 1")
+    if not (steps >= 1 and steps == math.floor(steps)):
+        raise ValueError(f"steps is {steps}; allowed: whole numbers from 1")
+    return [cosine * (1 - place / steps) for place in range(int(min(steps, n_k)))]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Law:
     """A formula for q and k, and the properties that claims and exact values depend on.
@@ -190,6 +236,7 @@ LAWS: dict[str, Law] = {
     "non_centred": Law(formula=non_centred, independent=True, centred=False, exact=False),
     "sphere": Law(formula=sphere, independent=True, centred=True, exact=False),
     "planted": Law(formula=planted, independent=False, centred=True, exact=False),
+    "graded": Law(formula=graded, independent=False, centred=True, exact=False),
 }
 """The laws that an entry of `input_laws` can name. They share the streams: laws built on the
 gaussian one see its numbers."""

@@ -1,15 +1,20 @@
 """How each claim is judged: one series of measurements to one reading.
 
-The rules in words stand in `claims` beside the sentences.
+The rules in words are in `claims` next to the sentences.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import pandas as pd
 
-from sqrtdk import summary
+from sqrtdk import cosines, summary, theory
+from sqrtdk.decisions import LARGE as LARGE
+from sqrtdk.decisions import beyond, need_far, need_large, steady, up_to, within
+from sqrtdk.decisions import every as every
+from sqrtdk.decisions import exists as exists
 from sqrtdk.estimates import (
     Curve,
     Estimate,
@@ -18,25 +23,31 @@ from sqrtdk.estimates import (
     estimate,
     last,
     number,
-    past,
     percent,
     relative_range,
     slope,
     spread,
 )
 from sqrtdk.experiments.scaling import top_rows, top_rows_in_words
-from sqrtdk.series import Series, Whole
+from sqrtdk.series import Arm, Series, Whole, scaled_arm, series_of, unscaled_arm
 
 HEAD = 64
 """The d_k that the chapter names, and the usual size of an attention head."""
-
-LARGE = 1024
-"""A d_k at which an effect of large d_k has to show; a grid that ends below cannot deny it."""
 
 SHOWN = 4
 """Series written out in a claim's text; a large grid has hundreds. The verdict is of all."""
 
 SLOPE_TOLERANCE, ONE_HOT, STABLE, FACTOR = 0.05, 0.9, 0.10, 2
+
+SELECTS = 0.5
+"""A weight above it is more than all other keys have together."""
+
+LOSS = 0.5
+"""Less than this share of what attention has with scaling is a great deal less."""
+
+ROUNDING = 16
+"""Rounding of a sum of n_k weights stays below this many times n_k eps: each of its n_k additions
+rounds by at most eps/2, and the weights and values carry a few eps of their own."""
 
 
 class Subject(Protocol):
@@ -44,7 +55,7 @@ class Subject(Protocol):
 
     @property
     def label(self) -> str:
-        """Name of the subject beside others of its claim; empty where there is one."""
+        """Name of the subject among others of its claim; empty where there is only one."""
 
     @property
     def unrelated(self) -> bool:
@@ -68,45 +79,47 @@ class Reading(NamedTuple):
 
 
 def few(texts: list[str], what: str) -> list[str]:
-    """At most `SHOWN` of the texts, spread over them, and how many more there are."""
+    """Return at most `SHOWN` of the texts, spread over them, and how many more there are."""
     if len(texts) <= SHOWN:
         return texts
     return [*spread(texts, SHOWN), f"{len(texts) - SHOWN} more {what}"]
 
 
 def _head(curve: Curve) -> tuple[int, Estimate]:
-    """The point at the chapter's d_k, or the last one where the grid does not have it."""
+    """Return the point at the chapter's d_k, or the last one where the grid does not have it."""
     return (HEAD, curve[HEAD]) if HEAD in curve else last(curve)
 
 
-def every(states: Iterable[bool | None]) -> bool | None:
-    """True where all are; False where one fails for sure; None where one is open and none fails."""
-    found = set(states)
-    return False if False in found else None if None in found else True
-
-
-def exists(states: Iterable[bool | None]) -> bool | None:
-    """True where one holds for sure; None where one is open and none holds."""
-    found = set(states)
-    return True if True in found else None if None in found else False
+def _joined(*conditions: str) -> str:
+    return "; ".join(filter(None, conditions))
 
 
 def _reaches(
     curve: Curve, level: float, *, above: bool, what: str
 ) -> tuple[bool | None, Estimate | None, str]:
-    """Whether the curve ends beyond the level, the d_k from which on, and the condition if late.
+    """Return whether the curve ends beyond the level, the d_k from which on, and the condition.
 
     Raises MissingError where it does not, but the grid ends too early to deny it.
     """
-    d_k, end = last(curve)
-    holds = past(end, level, above=above)
-    if holds is False and d_k < LARGE:
-        raise MissingError(
-            f"{what} is {number(end.mean)} at d_k = {d_k}, the largest; larger d_k may differ"
-        )
+    _, end = last(curve)
+    holds = beyond(end, level, above=above)
+    if holds is False:
+        need_large(curve, f"{what} is {number(end.mean)}")
     onset = crossing(curve, level) if holds else None
-    late = onset is not None and onset.mean > HEAD
-    return holds, onset, f"from d_k ≈ {estimate(onset)} on" if onset and late else ""
+    since = ""
+    if min(curve) > FACTOR * HEAD:
+        since = f"tried from d_k = {min(curve)} on only"
+    elif onset and not _early(curve, level, above=above):
+        since = f"from d_k ≈ {estimate(onset)} on"
+    return holds, onset, _joined(since, up_to(curve))
+
+
+def _early(curve: Curve, level: float, *, above: bool) -> bool:
+    """Return whether the curve is surely beyond the level at every d_k of 64 or more.
+
+    Where the intervals leave that open it is not: more seeds may only remove a condition.
+    """
+    return all(beyond(x, level, above=above) for d_k, x in curve.items() if d_k >= HEAD)
 
 
 def _from(onset: Estimate | None, curve: Curve) -> str:
@@ -119,17 +132,17 @@ def _from(onset: Estimate | None, curve: Curve) -> str:
     )
 
 
+# Unrelated vectors: scores, weights
+
+
 def scores_grow(series: Series) -> Reading:
-    """The slope of ln logit_std, unscaled, on ln d_k: 1/2 for a random walk of d_k steps."""
+    """Judge the slope of ln logit_std, unscaled, on ln d_k: 1/2 for a sum of d_k random terms."""
     curve = series.curve("unscaled", "logit_std")
+    need_far(curve)
     fitted = slope(curve)
-    low, high = 0.5 - SLOPE_TOLERANCE, 0.5 + SLOPE_TOLERANCE
-    ends = (fitted.mean,) * 2 if math.isnan(fitted.low) else fitted[1:3]
-    holds = True if low < ends[0] and ends[1] < high else None
-    holds = False if ends[1] <= low or ends[0] >= high else holds
     d_k, end = last(curve)
     return Reading(
-        holds,
+        within(fitted, 0.5 - SLOPE_TOLERANCE, 0.5 + SLOPE_TOLERANCE),
         f"exponent {estimate(fitted)}, standard deviation {estimate(end)} at d_k = {d_k}",
         f"The standard deviation of the dot products grows as d_k to the power {estimate(fitted)}; "
         "√d_k is the power 0.5.",
@@ -139,8 +152,38 @@ def scores_grow(series: Series) -> Reading:
     )
 
 
+def scores_stable(series: Series) -> Reading:
+    """Judge the range over d_k of the standard deviation of the scaled scores."""
+    curve = series.curve("scaled", "logit_std")
+    moved, holds = _steady(curve)
+    low, high = (f(curve.items(), key=lambda item: item[1].mean) for f in (min, max))
+    over = f"d_k = {min(curve)} to {max(curve)}"
+    verb = "stay" if holds else "do not stay"
+    return Reading(
+        holds,
+        f"range {percent(moved)} of the largest standard deviation over {over}",
+        f"Divided by √d_k, the scores {verb} in one range: over {over} their standard deviation is "
+        f"between {estimate(low[1])} and {estimate(high[1])}.",
+        "relative range of logit_std with scaling",
+        moved,
+        abs(STABLE - moved.mean),
+    )
+
+
+def _steady(curve: Curve) -> tuple[Estimate, bool | None]:
+    """Return the relative range over d_k, and whether it is below `STABLE`.
+
+    Raises MissingError where it is, but the grid is too small to say so of every d_k.
+    """
+    moved = relative_range(curve)
+    holds = steady(curve, STABLE)
+    if holds is not False:
+        need_far(curve)
+    return moved, holds
+
+
 def saturation(series: Series) -> Reading:
-    """The unscaled entropy over its largest value, at the largest d_k, against a half."""
+    """Judge the unscaled entropy over its largest value, at the largest d_k, against a half."""
     curve = series.curve("unscaled", "entropy_normalized")
     holds, onset, condition = _reaches(curve, 0.5, above=False, what="entropy_normalized")
     d_k, end = last(curve)
@@ -160,18 +203,18 @@ def saturation(series: Series) -> Reading:
 
 
 def one_hot(series: Series) -> Reading:
-    """The unscaled largest weight at the largest d_k, against 0.9."""
+    """Judge the unscaled largest weight at the largest d_k, against 0.9."""
     curve = series.curve("unscaled", "max_weight")
     holds, onset, condition = _reaches(curve, ONE_HOT, above=True, what="max_weight")
     (d_head, head), (d_k, end) = _head(curve), last(curve)
     also = f"{estimate(head)} at d_k = {d_head}, " if d_head != d_k else ""
-    verb = "becomes" if holds else "does not become"
+    verb = "become" if holds else "do not become"
     return Reading(
         holds,
         f"{also}{estimate(end)} at d_k = {d_k}"
         + (f", above {ONE_HOT} {_from(onset, curve)}" if holds else ""),
-        f"Without scaling the attention {verb} one-hot: the mean largest weight is {also}"
-        f"{estimate(end)} at d_k = {d_k}.",
+        f"Without scaling the weights {verb} nearly one-hot: the largest weight of a query is on "
+        f"average {also}{estimate(end)} at d_k = {d_k}.",
         f"max_weight without scaling at d_k = {d_k}",
         end,
         abs(end.mean - ONE_HOT),
@@ -179,135 +222,374 @@ def one_hot(series: Series) -> Reading:
     )
 
 
-def gradients_typical(series: Series) -> Reading:
-    """Most single entries of the unscaled gradient are dead, and its median row is smaller."""
-    dead = series.curve("unscaled", "grad_logits_dead_entries")
-    kept = series.curve("scaled", "grad_logits_dead_entries")
-    median = series.ratio("grad_logits_median")
-    many, first, _ = _reaches(dead, 0.5, above=True, what="the share of dead entries")
-    small, second, _ = _reaches(median, 1.0, above=False, what="the ratio of the median gradients")
-    holds = every((many, small))
-    d_k, share = _head(dead)
-    late = [x for x in (first, second) if x is not None and x.mean > HEAD]
-    onset = max(late, key=lambda x: x.mean, default=None)
-    end = last(dead)[1]
-    with_scaling = f", {percent(kept[d_k])} with it" if d_k in kept else ""
-    crossed = f", the median row is smaller than with scaling {_from(second, median)}"
+def from_64(series: Series) -> Reading:
+    """Judge the entropy without scaling over that with it, at every d_k of 64 or more."""
+    curve = {d_k: x for d_k, x in series.ratio("entropy_normalized").items() if d_k >= HEAD}
+    if not curve:
+        raise MissingError(f"the run has no d_k of {HEAD} or more")
+    holds = every(beyond(x, LOSS, above=False) for x in curve.values())
+    if holds is False:
+        need_large(curve, f"the entropy without scaling is {number(last(curve)[1].mean)} of it")
+    off, on = (series.curve(arm, "entropy_normalized") for arm in ("unscaled", "scaled"))
+    first = min(curve)
+    closest = max(curve, key=lambda d_k: curve[d_k].mean)
+    since = f"tried from d_k = {first} on only" if first > FACTOR * HEAD else ""
+    half = _half_gone(off, series.n_k)
+    verb = "matters" if holds else "does not matter a great deal"
     return Reading(
         holds,
-        f"dead entries {percent(share)} at d_k = {d_k}{with_scaling}" + (crossed if small else ""),
-        f"The typical gradient {'vanishes' if holds else 'does not vanish'}: at d_k = {d_k}, "
-        f"without scaling, {percent(share)} of the single entries of the gradient with respect to "
-        f"the logits are below 1e-3/n_k{with_scaling}.",
-        f"share of dead entries without scaling at d_k = {last(dead)[0]}",
-        end,
-        abs(end.mean - 0.5),
-        f"from d_k ≈ {estimate(onset)} on" if holds and onset else "",
+        f"at d_k = {first} {percent(off[first])} of the possible entropy without scaling, "
+        f"{percent(on[first])} with it" + (f"; half is gone at {half}" if half else ""),
+        f"Scaling {verb} at d_k = {first}: without it {percent(off[first])} of the possible "
+        f"entropy is left, with it {percent(on[first])}."
+        + (f" There is no threshold at {HEAD}: half is gone at {half}." if half else ""),
+        f"entropy without scaling over that with it at d_k = {closest}",
+        curve[closest],
+        abs(curve[closest].mean - LOSS),
+        _joined(since, up_to(curve)),
     )
 
 
-def gradients_rms(series: Series) -> Reading:
-    """The root mean squares of the gradients that reach q, k and v, unscaled over scaled."""
-    ratios = {x: series.ratio(f"grad_{x}_rms") for x in ("q", "k", "v")}
-    common = sorted(set.intersection(*(set(curve) for curve in ratios.values())))
-    if common in ([], [1]):
-        raise MissingError("at d_k = 1 both arms are the same, and there is no larger d_k")
-    d_k = common[-1]
-    holds = every(past(curve[d_k], 1.0, above=False) for curve in ratios.values())
-    at = HEAD if HEAD in common else d_k
-    ratio = ratios["q"][at]
-    values = ", ".join(f"{x} {estimate(curve[at])}" for x, curve in ratios.items())
-    farthest = max((curve[d_k] for curve in ratios.values()), key=lambda x: x.mean)
-    try:
-        top = series.curve("unscaled", "grad_logits_top1_share")
-    except MissingError:
-        top = {}
-    rows = top_rows_in_words(series.axes["n_q"])
-    verb = "holds" if top_rows(series.axes["n_q"]) == 1 else "hold"
-    rare = f", {rows} {verb} {percent(top[at])} of the square" if at in top else ""
-    verb = "vanish" if holds else "do not vanish"
-    return Reading(
-        holds,
-        f"without over with scaling at d_k = {at}: {values}{rare}",
-        f"The gradients as a whole {verb}: at d_k = {at} the root mean square of the gradient that "
-        f"reaches the queries is {estimate(ratio, ' times')} what it is with scaling.",
-        f"largest of the three ratios at d_k = {d_k}",
-        farthest,
-        abs(farthest.mean - 1),
-    )
-
-
-def gradients_matched(series: Series) -> Reading:
-    """Whether at some d_k the rms gradients that pass the softmax are smaller without scaling."""
-    q, k = (series.ratio(f"grad_{x}_rms") for x in ("q", "k"))
-    both = {d_k: (q[d_k], k[d_k]) for d_k in q if d_k > 1 and d_k in k}
-    if not both:
-        raise MissingError("at d_k = 1 both arms are the same, and there is no larger d_k")
-    states = {d: every(past(x, 1.0, above=False) for x in pair) for d, pair in both.items()}
-    holds = exists(states.values())
-    # Of the d_k that decide, the one where the larger of the two ratios is smallest.
-    larger = {d_k: max(pair) for d_k, pair in both.items() if states[d_k] is holds}
-    d_k, smallest = min(larger.items(), key=lambda item: item[1])
-    verb = "vanish" if holds else "do not vanish"
-    return Reading(
-        holds,
-        f"without over with scaling {estimate(smallest)} at d_k = {d_k}",
-        f"Of vectors that are related, the gradients as a whole {verb}: at d_k = {d_k} the root "
-        f"mean square of the gradient that reaches q and k is {estimate(smallest, ' times')} what "
-        "it is with scaling.",
-        f"larger of the ratios for q and k at d_k = {d_k}",
-        smallest,
-        abs(math.log(max(smallest.mean, 1e-300))),
-    )
+def _half_gone(curve: Curve, n_k: int) -> str:
+    """Return where half of the possible entropy is gone, in words; empty where none is known."""
+    onset = crossing(curve, 0.5)
+    if onset is None:
+        return ""
+    known = not any(math.isnan(point.exact) for point in curve.values())
+    exact = theory.half_entropy_d_k(n_k) if known else math.nan
+    return f"d_k ≈ {estimate(onset._replace(exact=exact))}"
 
 
 def stable(series: Series) -> Reading:
-    """The range of the scaled entropy over d_k, relative to its largest value."""
+    """Judge the range of the scaled entropy over d_k, relative to its largest value."""
     curve = series.curve("scaled", "entropy_nats")
-    moved = relative_range(curve)
+    moved, holds = _steady(curve)
     over = f"d_k = {min(curve)} to {max(curve)}"
     try:
         without = percent(relative_range(series.curve("unscaled", "entropy_nats")))
     except MissingError:
         without = ""
-    holds = past(moved, STABLE, above=False)
-    verb = "keeps" if holds else "does not keep"
+    verb = "hardly notices" if holds else "does notice"
     return Reading(
         holds,
         f"range {percent(moved)} of the largest entropy over {over}"
         + (f", {without} without scaling" if without else ""),
-        f"Dividing by √d_k {verb} the softmax where it was: from {over} the "
-        f"entropy moves by {percent(moved)} of its largest value"
-        + (f", against {without} without scaling." if without else "."),
+        f"With √d_k the softmax {verb} d_k: over {over} the highest and the lowest entropy differ "
+        f"by {percent(moved)} of the highest"
+        + (f", without scaling by {without}." if without else "."),
         "relative range of entropy_nats with scaling",
         moved,
         abs(STABLE - moved.mean),
     )
 
 
-def stable_inverse(series: Series) -> Reading:
-    """The range of the entropy over d_k with 1/d_k, for related vectors, and how flat it is."""
-    curve = series.curve("inverse", "entropy_nats")
-    moved = relative_range(curve)
-    over = f"d_k = {min(curve)} to {max(curve)}"
-    _, end = last(series.curve("inverse", "entropy_normalized"))
-    try:
-        scaled = relative_range(series.curve("scaled", "entropy_nats"))
-        root = f", against {percent(scaled)} with √d_k"
-    except MissingError:
-        root = ""
-    holds = past(moved, STABLE, above=False)
-    verb = "keeps" if holds else "does not keep"
+# Gradients
+
+
+def gradients_typical(series: Series) -> Reading:
+    """Judge whether most entries are near zero without scaling alone, and the median row smaller.
+
+    A weight that is one-hot has entries near zero by counting, however large its gradient: so
+    the scaled arm is counted too, and the norm of a whole row is compared.
+    """
+    dead = series.curve("unscaled", "grad_logits_dead_entries")
+    kept = series.curve("scaled", "grad_logits_dead_entries")
+    median = series.ratio("grad_logits_median")
+    d_end, end = last(dead)
+    many, first, late = _reaches(dead, 0.5, above=True, what="the share of dead entries")
+    alive = beyond(last(kept)[1], 0.5, above=False)
+    small, second, later = _reaches(
+        median, 1.0, above=False, what="the ratio of the median gradients"
+    )
+    holds = every((many, alive, small))
+    d_k, share = _head(dead)
+    with_scaling = f", with scaling {percent(kept[d_k])}" if d_k in kept else ""
+    crossed = f"the median row is smaller than with scaling {_from(second, median)}"
+    verb = "are" if many else "are not"
+    # Of n_k weights at most two are in play in a saturated row.
+    counted = percent(Estimate(max(0.0, 1 - 2 / series.n_k)))
     return Reading(
         holds,
-        f"range {percent(moved)} over {over}{root}, at the end {percent(end)} of ln n_k",
-        f"Dividing by d_k {verb} the softmax of related vectors where it was: from {over} the "
-        f"entropy moves by {percent(moved)} of its largest value{root}. It ends at {percent(end)} "
-        "of ln n_k; equal weights have all of it.",
-        "relative range of entropy_nats with 1/d_k",
-        moved,
-        abs(STABLE - moved.mean),
+        f"dead entries {percent(share)} at d_k = {d_k}{with_scaling}"
+        + (f", {crossed}" if small else ""),
+        f"Without scaling most entries of the gradient at the logits {verb} close to zero: "
+        f"{percent(share)} are below 0.001/n_k at d_k = {d_k}{with_scaling}. Part of that is "
+        f"counting: where only two keys share a query's attention, {counted} of its entries are "
+        "zero, however large the others." + (f" As a whole, {crossed}." if small else ""),
+        f"share of dead entries without scaling at d_k = {d_end}",
+        end,
+        abs(end.mean - 0.5),
+        # Both hold from the later of the two on.
+        later if second and (not first or second.mean >= first.mean) else late,
     )
+
+
+def gradients_rms(series: Series) -> Reading:
+    """Judge the root mean squares of the gradients that reach q, k and v, unscaled over scaled."""
+    ratios = {x: series.ratio(f"grad_{x}_rms") for x in ("q", "k", "v")}
+    common = sorted(set.intersection(*(set(curve) for curve in ratios.values())))
+    if common in ([], [1]):
+        raise MissingError("at d_k = 1 both arms are the same, and there is no larger d_k")
+    d_k = common[-1]
+    holds = every(beyond(curve[d_k], 1.0, above=False) for curve in ratios.values())
+    at = HEAD if HEAD in common else d_k
+    ratio = ratios["q"][at]
+    values = ", ".join(f"{x} {estimate(curve[at])}" for x, curve in ratios.items())
+    farthest = max((curve[d_k] for curve in ratios.values()), key=lambda x: x.mean)
+    tried = {d: ratios["q"][d] for d in common}
+    if holds is False:
+        need_large(tried, f"the largest of the three ratios is {number(farthest.mean)}")
+    verb = "vanish" if holds else "do not vanish"
+    return Reading(
+        holds,
+        f"without over with scaling at d_k = {at}: {values}",
+        f"Without scaling the gradients {verb} on average: at d_k = {at} those at the queries are "
+        f"{estimate(ratio, ' times')} as large, in root mean square, as with it."
+        + ("" if holds else " They are only shared out worse."),
+        f"largest of the three ratios at d_k = {d_k}",
+        farthest,
+        abs(farthest.mean - 1),
+        up_to(tried),
+    )
+
+
+def matched(settings: Mapping[str, Any], table: pd.DataFrame) -> list[Series]:
+    """Return the series of the input laws that give each query a matching key."""
+    return [
+        one
+        for one in series_of(settings, table)
+        if cosines.cosines_of(settings["inputs"][one.axes["inputs"]], one.n_k)
+    ]
+
+
+def gradients_matched(series: Series) -> Reading:
+    """Judge the share of queries without a gradient, in both arms, where each has a match.
+
+    A share is bounded: one seed cannot carry it, as it can a mean of norms.
+    """
+    shares = {arm: series.curve(arm, "grad_q_dead_rows") for arm in ("unscaled", "scaled")}
+    common = sorted(shares["unscaled"].keys() & shares["scaled"].keys())
+    if not common:
+        raise MissingError("the arms without and with scaling have no d_k in common")
+    off, on = ({d_k: curve[d_k] for d_k in common} for curve in shares.values())
+    d_k, end = last(on)
+    first, second = crossing(off, 0.5), crossing(on, 0.5)
+    holds = every((*(beyond(last(x)[1], 0.5, above=True) for x in (off, on)), _later(off, on)))
+    if holds is False:
+        need_large(on, f"{percent(end)} of the queries have no gradient with √d_k")
+    verb = "saturates" if holds else "does not saturate"
+    at = HEAD if HEAD in common else common[0]
+    try:
+        rms = series.ratio("grad_q_rms").get(at)
+    except MissingError:
+        rms = None
+    beside = (
+        f" At d_k = {at} the root mean square without scaling is {estimate(rms, ' times')} that "
+        "with it."
+        if rms
+        else ""
+    )
+    where = (
+        f" More than half of the queries get a gradient below 0.001 {_from(first, off)} without "
+        f"scaling, and {_from(second, on)} with it."
+        if holds
+        else f" At d_k = {d_k} {percent(last(off)[1])} of the queries get a gradient below 0.001 "
+        f"without scaling, and {percent(end)} with it."
+    )
+    return Reading(
+        holds,
+        f"gradient below 0.001 at d_k = {d_k}: {percent(last(off)[1])} of the queries without "
+        f"scaling, {percent(end)} with it"
+        + (f"; half of them {_from(first, off)}, and {_from(second, on)} with it" * bool(holds)),
+        f"A match {verb} both.{where}{beside}",
+        f"share of queries without a gradient with √d_k at d_k = {d_k}",
+        end,
+        abs(end.mean - 0.5),
+        up_to(on),
+    )
+
+
+def _later(off: Curve, on: Curve) -> bool | None:
+    """Return whether the second curve rises through a half at a larger d_k than the first."""
+    states = [
+        every((beyond(off[d_k], 0.5, above=True), beyond(on[d_k], 0.5, above=False))) for d_k in off
+    ]
+    return exists(states)
+
+
+# Related vectors: what attention selects
+
+
+def inverse(series: Series) -> Reading:
+    """Judge the range of the entropy over d_k with 1/d_k, and the weight that the match gets."""
+    entropy, weight = (series.curve("inverse", x) for x in ("entropy_nats", "match_weight"))
+    moved, stays = _steady(entropy)
+    d_k, end = last(weight)
+    selects = beyond(end, SELECTS, above=True)
+    holds = every((stays, selects))
+    if selects is False:
+        need_large(weight, f"the match has the weight {number(end.mean)}")
+    over = f"d_k = {min(entropy)} to {max(entropy)}"
+    beside = []
+    others: tuple[tuple[Arm, str], ...] = (
+        ("inverse_64", "8/d_k, equal to 1/√d_k at d_k = 64,"),
+        ("scaled", "1/√d_k"),
+    )
+    for arm, name in others:
+        try:
+            range_of = relative_range(series.curve(arm, "entropy_nats"))
+            chosen = series.curve(arm, "match_weight")[d_k]
+        except (MissingError, KeyError):
+            continue
+        beside.append(f"with {name} {estimate(chosen)} and {percent(range_of)}")
+    also = f" For comparison: {'; '.join(beside)}." if beside else ""
+    there = "stays where it is" if stays else "does not stay where it is"
+    finds = "finds the match" if selects else "selects nothing"
+    joint = "and" if stays is selects else "but"
+    equal = number(1 / series.n_k)
+    return Reading(
+        holds,
+        f"weight of the match {estimate(end)} at d_k = {d_k} (equal share {equal}), range of the "
+        f"entropy {percent(moved)} over {over}",
+        f"Divided by d_k, attention {there}, {joint} it {finds}: at d_k = {d_k} the match has "
+        f"the weight {estimate(end)}, where an equal share is {equal}, and over {over} the entropy "
+        f"moves by {percent(moved)} of its highest value.{also}",
+        f"weight of the match with 1/d_k at d_k = {d_k}",
+        end,
+        abs(SELECTS - end.mean),
+    )
+
+
+class Grading(NamedTuple):
+    """How much weight keys of known cosine get, at one (n_k, n_q, inputs, dtype), over d_k.
+
+    `curves` are by arm (`unscaled`, `scaled`), metric and cosine.
+    """
+
+    label: str
+    n_k: int
+    curves: Mapping[tuple[str, str, float], Curve]
+    unrelated: bool = False
+
+    def curve(self, arm: str, metric: str, cosine: float) -> Curve:
+        """Return one metric over d_k. Raises MissingError."""
+        found = self.curves.get((arm, metric, cosine))
+        if found is None:
+            raise MissingError(f"the run has no {arm} weights by cosine")
+        return found
+
+
+def gradings(settings: Mapping[str, Any], table: pd.DataFrame) -> list[Grading]:
+    """Return what cosines.csv says of each input law with several related keys."""
+    rules = settings["scaling"]
+    arms = {"unscaled": unscaled_arm(rules), "scaled": scaled_arm(rules)}
+    axes = ["n_k", "n_q", "inputs", "dtype"]
+    varying = [x for x in axes if x in ("n_k", "inputs") or len(table[x].unique()) > 1]
+    result = []
+    for at, frame in table.groupby(axes, sort=True):
+        values: dict[str, Any] = dict(zip(axes, at, strict=True))
+        if frame.loc[frame["cosine"] > 0, "cosine"].nunique() < 2:
+            continue
+        curves: dict[tuple[str, str, float], Curve] = {}
+        for row in frame.sort_values("d_k").to_dict("records"):
+            for arm, name in arms.items():
+                if row["scaling"] == name:
+                    curve = curves.setdefault((arm, row["metric"], row["cosine"]), {})
+                    curve[row["d_k"]] = Estimate(row["mean"], row["ci_low"], row["ci_high"])
+        label = ", ".join(f"{name} = {values[name]}" for name in varying)
+        result.append(Grading(label, values["n_k"], curves))
+    return result
+
+
+def graded(one: Grading) -> Reading:
+    """Judge what a key with half of the match's cosine gets, at the chapter's d_k."""
+    found = sorted({cosine for arm, _, cosine in one.curves if arm == "scaled"})
+    if not found:
+        raise MissingError("the run has no scale rule that divides by √d_k")
+    if 0.0 not in found:
+        raise MissingError("every key is related to the query")
+    match = found[-1]
+    some = min(found[1:-1], key=lambda cosine: abs(cosine - match / 2))
+    heard = one.curve("scaled", "heard", some)
+    sizes = [d_k for d_k in heard if d_k >= HEAD]
+    if not sizes:
+        raise MissingError(f"the run has no d_k of {HEAD} or more")
+    at = sizes[0]
+    best, weight, none = (one.curve("scaled", "weight", x)[at] for x in (match, some, 0.0))
+    holds = every(
+        (
+            beyond(heard[at], 0.5, above=True),
+            _less(weight, best),
+            _less(none, weight),
+        )
+    )
+    try:
+        off = one.curve("unscaled", "heard", some)[at]
+        without = f"without scaling {percent(off)}"
+    except (MissingError, KeyError):
+        without = ""
+    ends = {d_k: heard[d_k] for d_k in sizes}
+    lost = [d_k for d_k in sizes if beyond(heard[d_k], 0.5, above=True) is not True]
+    until = crossing(ends, 0.5) if lost else None
+    verb = "make" if holds else "do not make"
+    return Reading(
+        holds,
+        f"at d_k = {at} cosine {some:g} gets {estimate(weight)}, the match ({match:g}) "
+        f"{estimate(best)}, an unrelated key {estimate(none)}; {percent(heard[at])} of the "
+        f"queries give it an equal share or more{f', {without}' if without else ''}",
+        f"Keys that are related a little {verb} a small contribution: at d_k = {at}, with 1/√d_k, "
+        f"a key of cosine {some:g} gets the weight {estimate(weight)}, between the match of cosine "
+        f"{match:g} with {estimate(best)} and unrelated keys with {estimate(none)}. "
+        f"{percent(heard[at])} of the queries give it at least an equal share, 1/n_k"
+        + (f"; {without}." if without else "."),
+        f"share of queries that hear a key of cosine {some:g} at d_k = {at}",
+        heard[at],
+        abs(heard[at].mean - 0.5),
+        _joined(
+            f"tried from d_k = {at} on only" if at > FACTOR * HEAD else "",
+            f"up to d_k ≈ {estimate(until)}" if until else "",
+            f"not surely at d_k = {lost[0]}" if lost and not until else "",
+            up_to(heard),
+        ),
+    )
+
+
+def _less(a: Estimate, b: Estimate) -> bool | None:
+    """Return whether a is less than b, by intervals that do not touch."""
+    return beyond(Estimate(b.mean - a.mean, b.low - a.high, b.high - a.low), 0.0, above=True)
+
+
+def average(whole: Whole) -> Reading:
+    """Judge how far weights are from summing to 1 and outputs are outside the values' range."""
+    table = whole.table[whole.table["metric"].isin(["weight_sum_error", "output_excess"])]
+    if table.empty:
+        raise MissingError("the table has no weight_sum_error")
+    eps = table["dtype"].map(lambda dtype: float(np.finfo(dtype).eps))
+    # The mean over seeds of errors that are never negative bounds each by n_seeds times itself.
+    over = table["mean"] / (eps * table["n_k"])
+    worst = float(over.max())
+    sums, excess = (
+        float(table.loc[table["metric"] == metric, "mean"].max())
+        for metric in ("weight_sum_error", "output_excess")
+    )
+    holds = worst <= ROUNDING
+    cells = len(table) // 2
+    return Reading(
+        holds,
+        f"over {cells} combinations of sizes, input laws and scale rules the weights miss a sum of "
+        f"1 by at most {number(sums)}, and outputs leave the range of the values by at most "
+        f"{number(excess)}",
+        f"{'All' if holds else 'Not all'} outputs are averages of the values: over {cells} "
+        "combinations of sizes, input laws and scale rules the weights of a query miss a sum of 1 "
+        f"by at most {number(sums)}{', which is rounding' if holds else ''}, and outputs leave the "
+        f"range of the values by at most {number(excess)}.",
+        "largest error over n_k eps",
+        Estimate(worst),
+        abs(ROUNDING - worst),
+    )
+
+
+# Half precision, and the gate
 
 
 def agreement(whole: Whole) -> Reading:
@@ -350,14 +632,14 @@ class _Orders(NamedTuple):
 
 
 def half_precision(whole: Whole) -> Reading:
-    """Whether fewer scores overflow float16 with the scale before the product than after it."""
+    """Judge whether fewer scores overflow float16 with the scale before the product than after."""
     found = _orders(whole.table, "float16")
     if not found:
         raise MissingError("the run has not float16 with both orders and a scale other than 1")
     overflowing = [one for one in found if max(one.after.mean, one.before.mean) > 0]
     if not overflowing:
         raise MissingError("no float16 score overflows; larger inputs or a larger d_k may")
-    states = [past(one.saved, 0.0, above=True) for one in overflowing]
+    states = [beyond(one.saved, 0.0, above=True) for one in overflowing]
     holds = exists(states)
     deciding = [one for one, state in zip(overflowing, states, strict=True) if state is holds]
     worst = max(deciding, key=lambda one: (one.after.mean, one.d_k))
@@ -380,7 +662,7 @@ def half_precision(whole: Whole) -> Reading:
 
 
 def _where(float16: Sequence[_Orders], bfloat16: Sequence[_Orders]) -> str:
-    """Where scores overflow with either order, and where none does."""
+    """Return for which kernels and sizes the order matters, and where no score overflows."""
     sizes: dict[int, list[int]] = {one.input_sd: [] for one in float16}
     for one in float16:
         if max(one.after.mean, one.before.mean) > 0:
@@ -389,7 +671,11 @@ def _where(float16: Sequence[_Orders], bfloat16: Sequence[_Orders]) -> str:
     none = [f"at input_sd = {sd}" for sd, at in sorted(sizes.items()) if not at]
     if bfloat16 and all(one.after.mean == one.before.mean == 0 for one in bfloat16):
         none.append("in bfloat16")
-    text = f"where float16 scores overflow, at {' and '.join(few(some, 'sizes'))}"
+    text = (
+        "in kernels that store the product in half precision; those that keep it in float32 "
+        f"overflow in neither order; where float16 scores overflow, at "
+        f"{' and '.join(few(some, 'sizes'))}"
+    )
     return text + (f"; none overflow {' and '.join(few(none, 'sizes'))}" if none else "")
 
 
@@ -407,49 +693,3 @@ def _orders(table: pd.DataFrame, precision: str) -> list[_Orders]:
             sizes: dict[str, Any] = dict(zip(axes, at, strict=True))
             found.append(_Orders(sizes["d_k"], sizes["input_sd"], share["after"], share["before"]))
     return found
-
-
-def from_64(series: Series) -> Reading:
-    """The d_k at which half of the entropy is lost without scaling, against 64."""
-    curve = series.curve("unscaled", "entropy_normalized")
-    low, high = HEAD / FACTOR, HEAD * FACTOR
-    holds, value, text, where = _half_lost(curve, low, high)
-    head = f", {percent(curve[HEAD])} is left at d_k = {HEAD}" if HEAD in curve else ""
-    opening = "The effect begins near" if holds else "There is no threshold at"
-    return Reading(
-        holds,
-        f"{text}{head}",
-        f"{opening} d_k = {HEAD}: without scaling half of the entropy is gone at {where}.",
-        "d_k at which half of the entropy is lost without scaling",
-        value,
-        min(abs(math.log(value.mean / low)), abs(math.log(value.mean / high))),
-    )
-
-
-def _half_lost(curve: Curve, low: float, high: float) -> tuple[bool | None, Estimate, str, str]:
-    """Whether half is lost between the two, the d_k at which it is, and that in words, twice.
-
-    Raises MissingError where it is lost outside the grid, on a side of it that says nothing.
-    """
-    onset = crossing(curve, 0.5)
-    if onset is not None:
-        below = max(d for d in curve if d <= onset.mean)
-        above = min((d for d in curve if d > onset.mean), default=below)
-        where = f"d_k ≈ {estimate(onset)}"
-        text = f"half of ln n_k at {where}, between the measured d_k = {below} and {above}"
-        known = not any(math.isnan(point.low) for point in curve.values())
-        # Where an end of the interval does not cross, the onset has no bound on that side.
-        bounds = (
-            onset._replace(low=0.0, high=math.inf) if known and math.isnan(onset.low) else onset
-        )
-        outside = exists((past(bounds, low, above=False), past(bounds, high, above=True)))
-        return None if outside is None else not outside, onset, text, where
-    # Not crossed inside the grid: its nearer end may still say on which side of 64 it is.
-    early = next(iter(curve.values())).mean < 0.5
-    end, point = next(iter(curve.items())) if early else last(curve)
-    where = f"d_k = {end}{' or before' if early else ' or after'}"
-    if (end > low) if early else (end < high):
-        raise MissingError(f"half of the entropy is lost at {where}, outside the grid")
-    text = f"{'less' if early else 'more'} than half of ln n_k at d_k = {end}"
-    certain = past(point, 0.5, above=not early)
-    return False if certain else None, Estimate(float(end)), text, where

@@ -31,15 +31,17 @@ def constant(d_k: float, n_k: int, *, value: float) -> float:
     return _above_0("value", value)
 
 
-def power(d_k: float, n_k: int, *, exponent: float) -> float:
-    """d_k^-exponent; 1/2 is Vaswani et al. 2017, equation (1), and 1 is Yang et al. 2022.
+def power(d_k: float, n_k: int, *, exponent: float, multiplier: float = 1.0) -> float:
+    """Multiplier * d_k^-exponent; exponent 1/2 is Vaswani et al. 2017, eq. (1), 1 Yang et al. 2022.
 
-    >>> power(64, 256, exponent=0.5)
-    0.125
+    A multiplier of 8 makes exponent 1 agree with exponent 1/2 at d_k = 64.
+
+    >>> power(64, 256, exponent=0.5), power(64, 256, exponent=1, multiplier=8)
+    (0.125, 0.125)
     """
     if not math.isfinite(exponent):
         raise ValueError(f"exponent is {exponent}; allowed: finite numbers")
-    return math.pow(d_k, -exponent)
+    return _above_0("multiplier", multiplier) * math.pow(d_k, -exponent)
 
 
 def log_length(d_k: float, n_k: int, *, exponent: float, multiplier: float = 1.0) -> float:

@@ -13,6 +13,9 @@ import pandas as pd
 from sqrtdk.estimates import Curve, Estimate, MissingError, ratio
 from sqrtdk.inputs import law_of
 
+Arm = Literal["unscaled", "scaled", "inverse", "inverse_64"]
+"""What a scale rule does, whatever its name; see `_ARMS`."""
+
 
 @dataclass(frozen=True)
 class Series:
@@ -31,7 +34,7 @@ class Series:
         """Number of keys."""
         return int(self.axes["n_k"])
 
-    def curve(self, arm: Literal["unscaled", "scaled", "inverse"], metric: str) -> Curve:
+    def curve(self, arm: Arm, metric: str) -> Curve:
         """One metric of one arm against d_k. Raises MissingError."""
         name = self.arms[arm]
         if name is None:
@@ -61,6 +64,7 @@ class _Arm(NamedTuple):
     exponent: float
     name: str
     words: str
+    multiplier: float = 1.0
 
 
 # An arm is known by what it does, not by its name: a run may call it as it likes.
@@ -68,6 +72,7 @@ _ARMS = {
     "unscaled": _Arm(0.0, "off", "that leaves the scores as they are"),
     "scaled": _Arm(0.5, "on", "that divides by √d_k"),
     "inverse": _Arm(1.0, "inverse", "that divides by d_k"),
+    "inverse_64": _Arm(1.0, "inverse_64", "that multiplies by 8/d_k", 8.0),
 }
 
 
@@ -122,12 +127,13 @@ def unscaled_arm(rules: Mapping[str, Mapping[str, Any]]) -> str | None:
 
 
 def _arm(rules: Mapping[str, Mapping[str, Any]], wanted: _Arm) -> str | None:
-    """The scale rule that multiplies the scores by d_k^-exponent."""
+    """The scale rule that multiplies the scores by multiplier * d_k^-exponent."""
 
-    def exponent(rule: Mapping[str, Any]) -> float | None:
+    def power(rule: Mapping[str, Any]) -> tuple[float, float] | None:
         if rule["rule"] == "power":
-            return float(rule["exponent"])
-        return 0.0 if rule["rule"] == "constant" and rule["value"] == 1 else None
+            return float(rule.get("multiplier", 1.0)), float(rule["exponent"])
+        return (float(rule["value"]), 0.0) if rule["rule"] == "constant" else None
 
-    found = [name for name, rule in rules.items() if exponent(rule) == wanted.exponent]
+    expected = (wanted.multiplier, wanted.exponent)
+    found = [name for name, rule in rules.items() if power(rule) == expected]
     return wanted.name if wanted.name in found else next(iter(found), None)

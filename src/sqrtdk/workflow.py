@@ -39,12 +39,14 @@ SHARDS = RESULTS / "shards"
 
 ANSWERING = {
     "related": ("summary", "contrasts"),
-    "scaling": ("summary", "contrasts", "distances"),
+    "scaling": ("summary", "contrasts"),
     "reach": ("summary",),
 }
 """The tables of each experiment that the concept check is answered from."""
 
-JUDGING = dict.fromkeys(contrasts.COMPARED, ("contrasts",)) | {
+JUDGING = {
+    "scaling": ("contrasts",),
+    "related": ("contrasts", "cosines"),
     "training": ("rates", "twins"),
     "score_width": ("widths",),
 }

@@ -176,11 +176,20 @@ def seconds(slab: dict[str, Any]) -> float:
     return float(1e-4 + 1.5e-8 * (n_q + n_k) * vectors + len(slab["scaling"]) * (1e-4 + each))
 
 
+Measure = Callable[[Kernel, Inputs, Sequence[ScaleRule]], list[list[Row]]]
+"""Measure a batch of cells: for each scale rule a list with the row of each cell."""
+
+
 def cells(slab: dict[str, Any]) -> Iterator[Cell]:
     """The cells of one slab, seed by seed, each with the function that measures it.
 
     Cells are computed a batch at a time, when the first of the batch is asked for.
     """
+    return cells_of(slab, measure)
+
+
+def cells_of(slab: dict[str, Any], measure: Measure) -> Iterator[Cell]:
+    """Return the cells of one slab as `cells` does, with the columns of another measurement."""
     sizes = {name: slab[name] for name in ("d_k", "n_k", "n_q")}
     ((inputs, law),) = slab["inputs"].items()
     rules = {
@@ -193,14 +202,18 @@ def cells(slab: dict[str, Any]) -> Iterator[Cell]:
     for start in range(0, len(seeds), size):
         some = seeds[start : start + size]
         drawn = partial(draw, law, **sizes, d_v=slab["d_v"], dtype=slab["dtype"])
-        measured = shared(partial(_measure, core, drawn), list(rules.values()), some)
+        measured = shared(partial(_measure, measure, core, drawn), list(rules.values()), some)
         for (place, seed), (arm, scaling) in itertools.product(enumerate(some), enumerate(rules)):
             axes = {"inputs": inputs, "dtype": slab["dtype"], "scaling": scaling, "seed": seed}
             yield sizes | axes, partial(measured, arm, place)
 
 
 def _measure(
-    core: Kernel, drawn: Callable[..., Inputs], rules: list[ScaleRule], seeds: Sequence[int]
+    measure: Measure,
+    core: Kernel,
+    drawn: Callable[..., Inputs],
+    rules: list[ScaleRule],
+    seeds: Sequence[int],
 ) -> list[list[Row]]:
     return measure(core, batch(core, [drawn(seed=seed) for seed in seeds]), rules)
 

@@ -16,7 +16,7 @@ FIGURES = {
         "collapse",
         "onset",
     ),
-    "related": ("entropy", "gradients"),
+    "related": ("entropy", "gradients", "cosines"),
     "precision": ("errors",),
     "worked_example": ("projections", "attention", "gradients"),
     "training": ("curves", "steps", "rates", "noise"),
@@ -29,7 +29,7 @@ FIGURES = {
 
 TABLES = {
     "scaling": ("summary", "exact", "crossings", "tails", "weights"),
-    "related": ("summary", "exact"),
+    "related": ("summary", "exact", "cosines"),
     "precision": ("summary",),
     "worked_example": ("runs",),
     "training": ("summary", "rates", "twins"),

@@ -20,8 +20,8 @@ from sqrtdk.figures.style import INK, WHERE, Look
 
 HALF = "half_entropy"
 
-CHAPTER = 64
-"""The d_k from which on the chapter says that scaling matters."""
+HEAD = 64
+"""The d_k of real models that the chapter names: "often 64 or more"."""
 
 TITLES = {
     HALF: "half of the entropy gone",
@@ -54,7 +54,7 @@ def span_of(table: pd.DataFrame, largest: int) -> Span:
     """The span of all crossings, the grid's largest d_k and the chapter's."""
     found = table[["d_k", "ci_low", "ci_high", "exact"]].to_numpy(float).ravel()
     found = found[np.isfinite(found)]
-    low, high = min([CHAPTER / 4, *found]), max([CHAPTER * 4, largest, *found])
+    low, high = min([HEAD / 4, *found]), max([HEAD * 4, largest, *found])
     step = (high / low) ** 0.16
     return Span(low, high, low / step, high * step)
 
@@ -128,9 +128,7 @@ def small_print(table: pd.DataFrame, measured: pd.DataFrame, kinds: list[str]) -
         said += ["1 seed: no interval."]
     if table["exact"].notna().any():
         said += ["Ring: exact."]
-    if HALF in kinds:
-        said += ["Dashed curve: 2 ln n_k, the random energy model."]
-    said += [f"Dashed straight: d_k = {CHAPTER}, from which on the chapter sees an effect."]
+    said += [f"Dashed: d_k = {HEAD}, a usual size in real models."]
     if set(kinds) & set(PAIR):
         said += [
             f"never: not up to d_k = {measured['d_k'].max()}, the grid's largest (filled), or at "
@@ -148,24 +146,13 @@ def plot_halves(axes: Axes, rows: pd.DataFrame, looks: Mapping[int, Look]) -> No
     size_axis(axes, rows["n_k"])
     axes.set_xlabel(f"{keys.N_K.name} ({keys.N_K.unit})")
     axes.set_ylabel(D_K)
-    shown = rows[["d_k", "ci_low", "ci_high", "exact", "two_ln_n_k"]].to_numpy(float).ravel()
-    limits = log_limits(pd.Series([*shown[np.isfinite(shown)], CHAPTER]), base=2, most=24)
+    shown = rows[["d_k", "ci_low", "ci_high", "exact"]].to_numpy(float).ravel()
+    limits = log_limits(pd.Series([*shown[np.isfinite(shown)], HEAD]), base=2, most=24)
     log_axis(axes, (limits[0], limits[1] * 1.3), base=2)
-    axes.axhline(CHAPTER, color=INK, linestyle="--", linewidth=0.9)
-    axes.plot(
-        rows["n_k"], rows["two_ln_n_k"], color=INK, linestyle="--", linewidth=0.9, label="_law",
-        marker="_" if len(rows) == 1 else "", markersize=18,
-    )  # fmt: skip
+    axes.axhline(HEAD, color=INK, linestyle="--", linewidth=0.9)
     axes.annotate(
-        f"d_k = {CHAPTER}", (0.02, CHAPTER), (0, 3), xycoords=("axes fraction", "data"),
+        f"d_k = {HEAD}", (0.02, HEAD), (0, 3), xycoords=("axes fraction", "data"),
         textcoords="offset points", fontsize=style.SMALL,
-    )  # fmt: skip
-    last = rows.sort_values("n_k").iloc[-1]
-    # Above the line, or beside the dash that it is at one n_k.
-    shift, side = ((-2, 5), "right") if len(rows) > 1 else ((12, -3), "left")
-    axes.annotate(
-        "2 ln n_k", (last["n_k"], last["two_ln_n_k"]), shift, textcoords="offset points",
-        ha=side, fontsize=style.SMALL,
     )  # fmt: skip
     for row in rows.to_dict("records"):
         n_k, look = row["n_k"], looks[row["n_k"]]
@@ -211,7 +198,7 @@ def plot_crossings(
     axes.grid(visible=False, axis="y")
     for edge in range(1, len(names)):
         axes.axhline(edge - 0.5, color=style.RULE, linewidth=0.6)
-    axes.axvline(CHAPTER, color=INK, linestyle="--", linewidth=0.9)
+    axes.axvline(HEAD, color=INK, linestyle="--", linewidth=0.9)
     axes.axvline((span.high * span.never) ** 0.5, color=INK, linewidth=0.8)
     order = {n_k: i for i, n_k in enumerate(looks)}
     for row in rows.to_dict("records"):

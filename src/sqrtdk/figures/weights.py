@@ -1,4 +1,4 @@
-"""The figure of real weight matrices, one for each arm and d_k."""
+"""The figure of the weight matrices of one random draw, one for each arm and d_k."""
 
 import itertools
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ def plot_weights(table: pd.DataFrame, axes: Axes) -> AxesImage:
 
 
 def build_weights(tables: Tables) -> Figure:
-    """One real weight matrix for each arm (row) and d_k (column), on one colour scale."""
+    """Draw one weight matrix for each arm (row) and d_k (column), on one colour scale."""
     table = tables["weights"]
     looks = style.looks(table["scaling"])
     fixed = ["n_k", *style.WHERE, "seed"]
@@ -79,4 +79,5 @@ def _matrix_print(table: pd.DataFrame) -> Iterator[str]:
         yield f"{axis.capitalize()}: {which}."
     if int(table["key"].max()) + 1 == int(table["n_k"].max()):
         yield "Each row sums to 1."
+    yield "One draw of random vectors, no trained model."
     yield style.says_where(table, ("n_k", *style.WHERE, "seed"))

@@ -9,9 +9,9 @@ from sqrtdk import (
     claims,
     config,
     contrasts,
+    cosines,
     crossings,
     curves,
-    distances,
     estimates,
     examples,
     questions,
@@ -79,12 +79,13 @@ def known(experiments: Iterable[str]) -> dict[str, Table]:
             "How a gradient is spread over its rows: one row per rank shown.", tails.COLUMNS
         ),
         "weights": Table("Weights of a few cells, the first queries and keys.", examples.COLUMNS),
-        "distances": Table(
-            "Weight by distance from the query: one row per quarter.", distances.COLUMNS
-        ),
     }
     if "scaling" in experiments:
         result |= {f"scaling/{name}.csv": table for name, table in of_scaling.items()}
+    if "related" in experiments:
+        result["related/cosines.csv"] = Table(
+            "Weight by cosine of key and query: one row per cosine and metric.", cosines.COLUMNS
+        )
     if "training" in experiments:
         result["training/rates.csv"] = Table(
             "How fast each arm learns: one row per learning rate.", rates.COLUMNS

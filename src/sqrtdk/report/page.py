@@ -8,7 +8,7 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from sqrtdk import claims, config, distances, questions, rates, summary, tails
+from sqrtdk import claims, config, decisions, questions, rates, summary, tails
 from sqrtdk.experiments import training
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.report import files, gallery, pivots, words
@@ -71,7 +71,7 @@ def context(folder: Path) -> dict[str, Any]:
         "lead": words.lead(ledger),
         "gate": words.gate(ledger),
         "tally": words.tally(ledger),
-        "claims": [row for row in ledger if not words.is_absent(row)],
+        "claims": words.by_source(ledger),
         "absent": words.absent(ledger),
         "judged": len(ledger),
         "between": claims.BETWEEN,
@@ -93,7 +93,7 @@ def context(folder: Path) -> dict[str, Any]:
         "summary": summary,
         "tails": tails,
         "training": training,
-        "distances": distances,
+        "decisions": decisions,
         "dictionary": files.dictionary(folder, experiments),
         "configuration": yaml_text,
         "provenance": words.flat(provenance),

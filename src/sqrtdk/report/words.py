@@ -9,8 +9,12 @@ from markupsafe import Markup, escape
 
 from sqrtdk import claims, config
 
-LEAD = ("saturation", "stable", "gradients_rms", "from_64", "training")
-"""The claims whose findings open the page: what the scale does, and where the slogan is wrong."""
+LEAD = ("from_64", "stable", "gradients_typical", "gradients_rms", "training")
+"""The claims whose findings open the page: what the scale does, what is true of the slogan that
+gradients vanish without it, and what is not."""
+
+SOURCES = {"chapter": "What the chapter says", "ours": "What we add"}
+"""The parts of the list of claims, by their source."""
 
 GATE = "agreement"
 """The claim that compares measurement with theory."""
@@ -85,7 +89,7 @@ def facts(block: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def lead(ledger: Sequence[Row]) -> dict[str, Any]:
-    """The findings that open the page, and the series that their numbers are of.
+    """Return the findings that open the page, each with the series that its numbers are of.
 
     A run that measures none of the opening claims opens with what else it found.
     """
@@ -96,12 +100,9 @@ def lead(ledger: Sequence[Row]) -> dict[str, Any]:
         row for row in ledger if row["verdict"] != claims.NOT_MEASURED and row["claim"] != GATE
     ]
     reasons = dict.fromkeys(row["condition"] for row in opening)
-    # A claim about a whole table has a label that says so, and no sizes.
-    series = list(dict.fromkeys(row["series"] for row in measured if "=" in row["series"]))
     return {
-        # What was found stands before the colon, its numbers after it.
-        "sentences": [row["answer"].partition(": ") for row in measured],
-        "series": " and at ".join(series),
+        # What was found is before the colon, its numbers are after it.
+        "sentences": [(*row["answer"].partition(": "), row["series"]) for row in measured],
         "reasons": [] if measured else list(reasons),
     }
 
@@ -115,6 +116,15 @@ def tally(ledger: Sequence[Row]) -> list[tuple[str, int]]:
 def is_absent(row: Row) -> bool:
     """Whether a claim was not measured because the run has not its experiment."""
     return row["condition"] == claims.absent(row["experiment"])
+
+
+def by_source(ledger: Sequence[Row]) -> list[tuple[str, list[Row]]]:
+    """Return the claims that a run judged, the chapter's first, under the heading of their part."""
+    parts = [
+        (title, [row for row in ledger if row["source"] == source and not is_absent(row)])
+        for source, title in SOURCES.items()
+    ]
+    return [(title, rows) for title, rows in parts if rows]
 
 
 def absent(ledger: Sequence[Row]) -> dict[str, list[Row]]:

@@ -1,0 +1,335 @@
+"""Simulate how often verdicts are wrong, and write the tables of docs/verdicts.md.
+
+    python -m campaigns.verdicts [--repeats 200] [--population 400]
+
+First each rule alone, with the truth exactly at its line, where it errs most. Then whole ledgers:
+many seeds are measured once and taken for the truth, and runs of 5 to 80 seeds are drawn from them
+with replacement. A verdict may be open in a small run. It must not be decided against the truth.
+"""
+
+import argparse
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from sqrtdk import cells, claims, config, cosines, decisions, estimates, summary
+from sqrtdk.estimates import Estimate
+from sqrtdk.experiments.registry import EXPERIMENTS
+from sqrtdk.keys import Column
+from sqrtdk.shards import Slab
+
+DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "verdicts.md"
+
+SIZES = (5, 10, 20, 40, 80)
+"""Seeds of a resampled run."""
+
+LAWS = {"normal": 0.0, "skewed": 1.0}
+"""Distributions of a metric over seeds, by the sigma of their logarithm; 0 is a normal one."""
+
+METRICS = (
+    *("logit_std", "entropy_nats", "entropy_normalized", "effective_keys", "max_weight"),
+    *("grad_logits_median", "grad_logits_dead_entries", "grad_q_dead_rows"),
+    *("grad_q_rms", "grad_k_rms", "grad_v_rms"),
+    *("match_weight", "weight_sum_error", "output_excess"),
+)
+"""What the simulated claims are judged by."""
+
+GRID: dict[str, Any] = {
+    "grid": "smoke",
+    "experiments": ["scaling", "related"],
+    "n_q": 16,
+    "d_v": 16,
+    "scaling": {"d_k": [1, 4, 16, 64, 256, 1024], "n_k": [16, 64], "scaling": ["off", "on"]},
+    "related": {
+        "d_k": [16, 64, 256, 1024],
+        "n_k": 64,
+        "inputs": ["planted", "graded"],
+        "scaling": ["off", "on", "inverse", "inverse_64"],
+    },
+}
+"""The grid of the resampled runs: it reaches as far as the rules need."""
+
+
+# Each rule at its line
+
+Decide = Callable[[np.random.Generator, int, float], bool | None]
+"""Draws one run of so many seeds and decides; the last argument is the skew."""
+
+
+def number(stream: np.random.Generator, seeds: int, skew: float, mean: float = 1.0) -> Estimate:
+    """Return the estimate from one run of a metric with this mean over seeds."""
+    drawn = stream.standard_normal(seeds)
+    # Relative standard deviations as in the default grid.
+    values = mean * (np.exp(skew * drawn - skew**2 / 2) if skew else 1 + 0.1 * drawn)
+    return Estimate(float(values.mean()), *estimates.interval(values))
+
+
+def at_a_level(stream: np.random.Generator, seeds: int, skew: float) -> bool | None:
+    """Decide whether a number is above a level that it equals."""
+    return decisions.beyond(number(stream, seeds, skew), 1.0, above=True)
+
+
+def at_a_margin(stream: np.random.Generator, seeds: int, skew: float) -> bool | None:
+    """Decide whether a number stays within a margin that it has just reached."""
+    return decisions.within(number(stream, seeds, skew), 0.8, 1.0)
+
+
+def of_a_range(stream: np.random.Generator, seeds: int, skew: float) -> bool | None:
+    """Decide whether 13 numbers stay within 10 % of the largest, where they just do not."""
+    curve = {2**i: number(stream, seeds, skew, (1.0, 0.9)[i % 2]) for i in range(13)}
+    return decisions.steady(curve, 0.1)
+
+
+def of_several(stream: np.random.Generator, seeds: int, skew: float) -> bool | None:
+    """Decide whether 4 numbers are all above a level that they equal."""
+    return decisions.every(at_a_level(stream, seeds, skew) for _ in range(4))
+
+
+RULES: Mapping[str, Decide] = {
+    "beyond a level": at_a_level,
+    "within a margin": at_a_margin,
+    "range of 13 numbers below 10 %": of_a_range,
+    "4 numbers all beyond a level": of_several,
+}
+
+
+FALSE_RATES = {"range of 13 numbers below 10 %": 0.05, "4 numbers all beyond a level": 0.10}
+"""How often a rule may say False wrongly at its line, where that is not 2.5 %."""
+
+
+@dataclass(frozen=True)
+class Rate:
+    """How often one rule says True, and False, at its line."""
+
+    rule: str
+    law: str
+    seeds: int
+    true: float
+    false: float
+
+
+def rates(repeats: int, sizes: Sequence[int] = (3, 5, 20, 80)) -> Iterator[Rate]:
+    """Yield the error rates of every rule alone, over many runs."""
+    for rule, decide in RULES.items():
+        for law, skew in LAWS.items():
+            for seeds in sizes:
+                stream = np.random.default_rng(seeds)
+                found = Counter(decide(stream, seeds, skew) for _ in range(repeats))
+                yield Rate(rule, law, seeds, found[True] / repeats, found[False] / repeats)
+
+
+# Whole ledgers
+
+
+@dataclass(frozen=True)
+class Population:
+    """Many seeds of a small grid, which are taken for the truth.
+
+    `runs` are the runs.csv of each experiment; `weights` are the rows of cosines.csv before the
+    mean over seeds.
+    """
+
+    run: config.Run
+    runs: Mapping[str, pd.DataFrame]
+    weights: Sequence[tuple[dict[str, Any], list[float], cosines.Seeds]]
+    seeds: int
+
+
+def population(seeds: int) -> Population:
+    """Measure every seed of the grid once."""
+    run = config.compose([], {**GRID, "seeds": seeds})
+    runs = {name: pd.DataFrame(list(_rows(run, name))) for name in run.settings}
+    return Population(run, runs, list(cosines.measured(run.of("related"))), seeds)
+
+
+def _rows(run: config.Run, experiment: str) -> Iterator[dict[str, Any]]:
+    settings, columns = run.of(experiment), EXPERIMENTS[experiment].COLUMNS
+    for d_k in settings["d_k"]:
+        for n_k in settings["n_k"]:
+            for name, law in settings["inputs"].items():
+                slab: Slab = {
+                    **settings,
+                    "d_k": d_k,
+                    "n_k": n_k,
+                    "n_q": settings["n_q"][0],
+                    "dtype": settings["dtype"][0],
+                    "inputs": {name: law},
+                    "seeds": [0, len(settings["seed"])],
+                }
+                yield from cells.rows(EXPERIMENTS[experiment].cells(slab), columns)
+
+
+def schema(experiment: str) -> list[Column]:
+    """Return the columns that the simulated claims are judged by."""
+    return [x for x in EXPERIMENTS[experiment].COLUMNS if x.axis or x.name in METRICS]
+
+
+def ledger(of: Population, seeds: int | None, stream: np.random.Generator) -> dict[str, Any]:
+    """Return the ledger of one resampled run by claim; `seeds` of None is the truth itself.
+
+    All scale rules of a size see the same seeds, as in a real run; sizes draw their own.
+    """
+    chosen: dict[tuple[Any, ...], np.ndarray] = {}
+
+    def places(at: tuple[Any, ...]) -> np.ndarray:
+        if seeds is None:
+            return np.arange(of.seeds)
+        if at not in chosen:
+            chosen[at] = stream.integers(0, of.seeds, seeds)
+        return chosen[at]
+
+    summaries = {}
+    for experiment, frame in of.runs.items():
+        parts = [
+            rows.sort_values("seed")
+            .iloc[places((experiment, *at[:3]))]
+            .assign(seed=range(of.seeds if seeds is None else seeds))
+            for at, rows in frame.groupby(["d_k", "n_k", "inputs", "scaling"], sort=True)
+        ]
+        drawn = pd.concat(parts, ignore_index=True)
+        columns = schema(experiment)
+        rows = summary.summarize(drawn[[x.name for x in columns]], columns, {})
+        summaries[experiment] = _exactly(pd.DataFrame(rows), known=seeds is None)
+    weights: list[dict[str, Any]] = []
+    for axes, some, found in of.weights:
+        at = ("related", axes["d_k"], axes["n_k"], axes["inputs"])
+        weights += cosines.summarized(axes, some, [found[i] for i in places(at)])
+    others = {("related", "cosines"): _exactly(pd.DataFrame(weights), known=seeds is None)}
+    return {row["claim"]: row for row in claims.ledger(of.run, summaries, others)}
+
+
+def _exactly(table: pd.DataFrame, *, known: bool) -> pd.DataFrame:
+    """Return the table, with intervals of almost no width where the means are the truth."""
+    if not known:
+        return table
+    # Next to none: a fit weighs points by their intervals.
+    width = 1e-9 * table["mean"].abs()
+    return table.assign(ci_low=table["mean"] - width, ci_high=table["mean"] + width)
+
+
+def contradicts(found: Mapping[str, Any], truth: Mapping[str, Any]) -> bool:
+    """Return whether a verdict is decided against the truth; an open one never is."""
+    open_ = (claims.NOT_MEASURED,)
+    if found["verdict"] in open_ or found["verdict"] == truth["verdict"]:
+        return False
+    # A condition that more seeds may remove is open too: only what surely fails is decided.
+    if truth["verdict"] == claims.TRUE and found["verdict"] == claims.CONDITIONAL:
+        return "not for" in found["condition"]
+    return True
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What became of one claim in many resampled runs of one size."""
+
+    claim: str
+    truth: str
+    seeds: int
+    open: int
+    wrong: int
+    repeats: int
+
+
+def tallies(of: Population, repeats: int, sizes: Sequence[int] = SIZES) -> Iterator[Tally]:
+    """Yield, for each claim that the grid decides and each number of seeds, what became of it."""
+    truth = ledger(of, None, np.random.default_rng(0))
+    decided = [name for name, row in truth.items() if row["verdict"] != claims.NOT_MEASURED]
+    for seeds in sizes:
+        stream = np.random.default_rng([seeds, repeats])
+        runs = [ledger(of, seeds, stream) for _ in range(repeats)]
+        for name in decided:
+            rows = [run[name] for run in runs]
+            yield Tally(
+                name,
+                truth[name]["verdict"],
+                seeds,
+                sum(row["verdict"] == claims.NOT_MEASURED for row in rows),
+                sum(contradicts(row, truth[name]) for row in rows),
+                repeats,
+            )
+
+
+# The document
+
+HEAD = """# How often a verdict is wrong by chance
+
+Made by `python -m campaigns.verdicts --repeats {repeats} --population {population}`. The rules are
+in `src/sqrtdk/decisions.py` and, for each claim, in `claims.csv` and in the report: they are stated
+before the number.
+
+- A rule looks at a 95 % interval over seeds. It says "true" or "false" only if the whole interval
+  is on one side of the line; otherwise the claim is undecided, and more seeds may decide it.
+- That something stays, or is the same, is an equivalence test: true only if the whole interval is
+  within the margin, false only if it is wholly outside. More seeds never make a small deviation
+  "false" that is within the margin.
+- If a rule asks for several things, all have to hold (intersection-union): "true" is wrong no more
+  often than for the one that fails. "False" is wrong at most as often as for each part, times the
+  number of parts that are at their line.
+- A claim over several series is "false" only if it surely fails in all of them. A series that is
+  undecided keeps it open, or is named in the condition.
+- One seed has no interval and decides nothing.
+"""
+
+
+def document(repeats: int, seeds: int) -> str:
+    """Return the whole of docs/verdicts.md."""
+    lines = [HEAD.format(repeats=repeats, population=seeds)]
+    lines += ["## Each rule, with the truth exactly at its line", ""]
+    lines += [
+        f"Percent of {20 * repeats} runs that are decided, although nothing can be: the truth is "
+        "at the line itself, where a rule errs most. Nominal is at most 2.5 for each of the first "
+        "two rules and for true of the others; at most 5 for a range that is said to be false, and "
+        "at most 10 for 4 numbers that are all at their line. Metrics over seeds are normal, or "
+        "skewed (log-normal, sigma 1), where the t-interval of few seeds is too low.",
+        "",
+        "| rule | metric | seeds | says true | says false |",
+        "|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {x.rule} | {x.law} | {x.seeds} | {100 * x.true:.1f} | {100 * x.false:.1f} |"
+        for x in rates(20 * repeats)
+    ]
+    lines += [
+        "",
+        "## Whole ledgers, resampled",
+        "",
+        f"{seeds} seeds of a small grid are measured once and taken for the truth (the column "
+        f"*truth*). Then {repeats} runs of each size are drawn from them with replacement. *Open* "
+        "is the percentage of runs that do not decide, *wrong* of runs that decide against the "
+        "truth: true where it is false, or a series that fails where it holds. Claims about "
+        "training and recurrent networks have other tables and are not in this simulation.",
+        "",
+        "| claim | truth | " + " | ".join(f"open, {n} seeds | wrong" for n in SIZES) + " |",
+        "|---|---|" + "---|---|" * len(SIZES),
+    ]
+    found: dict[str, list[Tally]] = {}
+    for one in tallies(population(seeds), repeats):
+        found.setdefault(one.claim, []).append(one)
+    for name, row in found.items():
+        shown = [f"{_percent(x.open, x.repeats)} | {_percent(x.wrong, x.repeats)}" for x in row]
+        lines.append(f"| `{name}` | {row[0].truth} | {' | '.join(shown)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _percent(count: int, of: int) -> str:
+    share = 100 * count / of
+    return f"{share:.0f}" if math.isclose(share, round(share)) else f"{share:.1f}"
+
+
+def main() -> None:
+    """Write docs/verdicts.md."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--repeats", type=int, default=200)
+    parser.add_argument("--population", type=int, default=400)
+    asked = parser.parse_args()
+    DOCUMENT.write_text(document(asked.repeats, asked.population), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
