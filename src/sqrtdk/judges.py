@@ -28,7 +28,6 @@ from sqrtdk.estimates import (
     slope,
     spread,
 )
-from sqrtdk.experiments.scaling import top_rows, top_rows_in_words
 from sqrtdk.series import Arm, Series, Whole, scaled_arm, series_of, unscaled_arm
 
 HEAD = 64

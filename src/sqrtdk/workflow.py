@@ -14,7 +14,6 @@ from snakemake.exceptions import WorkflowError
 
 from sqrtdk import (
     config,
-    contrasts,
     curves,
     disk,
     exact,
