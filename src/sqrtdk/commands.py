@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from sqrtdk import disk
+from sqrtdk import disk, stdio
 
 
 class MistakeError(Exception):
@@ -40,6 +40,7 @@ def run(main: Callable[[], None], *names: str) -> None:
 
     A mistake and what the operating system refuses is answered; any other error is the program's.
     """
+    stdio.ensure()
     given = sys.argv[1:]
     needed = sum(not name.endswith("...") for name in names)
     try:
@@ -53,7 +54,8 @@ def run(main: Callable[[], None], *names: str) -> None:
 
 def answer(error: BaseException) -> NoReturn:
     """End with the one line that says what to mend."""
-    print(disk.fault(str(error)) or f"sqrtdk: {one_line(error)}", file=sys.stderr)
+    fault = disk.fault(str(error))
+    stdio.warn(fault.removeprefix("sqrtdk: ") if fault else one_line(error))
     sys.exit(2)
 
 
