@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from sqrtdk import disk, stdio
+from sqrtdk import arguments, disk, stdio
 
 
 class MistakeError(Exception):
@@ -22,6 +22,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """End with what is wrong, without the usage before it."""
+        if "--quiet" in message and (found := arguments.mistake(sys.argv[1:])):
+            answer(MistakeError(found))
         # Of argparse nothing public has the options that there are.
         known = list(getattr(self, "_option_string_actions", {}))
         near = [

@@ -244,6 +244,22 @@ Loader.yaml_implicit_resolvers = {
 }
 
 
+def read_typed(key: str, text: str) -> Any:
+    """Return the value of KEY=VALUE on a command line, read as a config file is.
+
+    Snakemake would read 010 as 10, and the numbers of a list as words. Raises ConfigError.
+    """
+    check_numbers(key, text)
+    if key == "name" and NAME.fullmatch(text):
+        # A word, also where YAML would read a number.
+        return text
+    try:
+        return read_text(text)
+    except ConfigError:
+        # Such as an open bracket: it is answered as the word that it is.
+        return text
+
+
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     check_repeat(key for key, _ in pairs)
     return dict(pairs)
@@ -373,7 +389,7 @@ def compose(
             )
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(commands.one_line(error)) from None
-    run = resolve(_overlay(composed, values), blocks_of(overrides) | set(typed))
+    run = resolve(overlay(composed, values), blocks_of(overrides) | set(typed))
     check(run)
     return run
 
@@ -478,6 +494,16 @@ def check_dotted(key: str, value: object, text: str) -> None:
     raise refuse(key, value, nested([top, *rest], text))
 
 
+def refuse_key(key: str, text: str) -> None:
+    """Refuse a key that `--config` does not take. Raises ConfigError."""
+    top, *rest = key.split(".")
+    if rest and all(rest) and top in {*flat_keys(), *EXPERIMENTS, *RUN_KEYS}:
+        value = read_typed(key, text)
+        check_dotted(key, value, text)
+        raise refuse(key, value, nested([top, *rest], text))
+    raise unknown(key, {*flat_keys(), *EXPERIMENTS, *RUN_KEYS})
+
+
 def nested(path: Sequence[str], text: str) -> str:
     """Return a key with dots, and its value, in the form that every command takes.
 
@@ -506,13 +532,13 @@ def blocks_of(overrides: Iterable[str]) -> set[str]:
     }
 
 
-def _overlay(base: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+def overlay(base: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """`values` on top of `base`, mappings merged."""
     result = dict(base)
     for key, value in values.items():
         under = result.get(key)
         if isinstance(under, dict) and isinstance(value, Mapping):
-            value = _overlay(under, value)
+            value = overlay(under, value)
         result[key] = value
     return result
 
