@@ -16,7 +16,9 @@ def commands_of(folder: Path, *arguments: str) -> list[list[str]]:
     """List the arguments of every job of a run in `folder`, in the order in which it runs them."""
     done = snakemake(folder, "-n", "-p", *arguments)
     assert done.returncode == 0, done.stderr
-    lines = re.findall(r"^Shell command: python -m (.*)$", done.stdout + done.stderr, flags=re.MULTILINE)
+    lines = re.findall(
+        r"^Shell command: python -m (.*)$", done.stdout + done.stderr, flags=re.MULTILINE
+    )
     return [words(line) for line in lines]
 
 

@@ -59,10 +59,10 @@ FORMULAS: dict[str, tuple[str, Mapping[str, Callable[..., Any]]]] = {
 """For each mapping of named entries: the entry's key that names the formula, and the formulas."""
 
 
-FACTORS = (1e-30, 1e30)
-"""The smallest and the largest number that a scale rule may come to at any size of the grid.
-Between them the squares of scores and gradients are floats of either type; there is no use beyond
-them."""
+FACTORS = (1e-15, 1e15)
+"""The smallest and the largest number that a scale rule may come to at any size of the grid, and
+that a key of numbers takes. Their squares, times a variance of up to 1e8, are floats of either
+type; beyond them every weight is 1/n_k, or 0 and 1."""
 
 MOST_NAMES = 100
 """Scale rules or input laws of one experiment: each is a line or a panel of the figures."""
@@ -70,7 +70,7 @@ MOST_NAMES = 100
 MOST_BYTES = 100_000
 """Length of a job's grid point as JSON: it is an argument, and Linux takes 128 KiB in one."""
 
-LISTED = 25
+LISTED = 60
 """Names that a message lists at most."""
 
 
@@ -104,7 +104,7 @@ def _listed(names: Iterable[str]) -> str:
     """Return names as a message lists them: all, or the first of many.
 
     >>> _listed(map(str, range(1000))).split(", ")[-2:]
-    ['24', '… (1000 in all)']
+    ["59", "… (1000 in all)"]
     """
     names = list(names)
     more = [f"… ({len(names)} in all)"] if len(names) > LISTED else []
@@ -340,7 +340,7 @@ def check_number(key: str, text: str) -> None:
     if NUMERAL.fullmatch(text) and not DECIMAL.fullmatch(text):
         allowed = "numbers in decimal digits without leading zeros"
         if key == "name":
-            allowed += f"; as a word \"{text}\" in a file, {key}='\"{text}\"' on a command line"
+            allowed += f'; as a word "{text}" in a file, {key}=\'"{text}"\' on a command line'
         raise refuse(key, text, allowed)
 
 
@@ -877,6 +877,8 @@ def _above_0(key: Key, value: object) -> float:
     number = _number(value)
     if number is None or not number > 0:
         raise refuse(key.name, value, key.allowed)
+    if not FACTORS[0] <= number <= FACTORS[1]:
+        raise refuse(key.name, value, f"numbers from {FACTORS[0]:g} to {FACTORS[1]:g}")
     return float(number)
 
 
@@ -902,7 +904,7 @@ def _check_factors(run: Run) -> None:
                 what = "factor" if word == "value" else word
                 raise ConfigError(
                     f"scale_rules.{name}: the {what} {_at(sizes)} is {number}"
-                    f"{_given(entry, 'rule')}; allowed: from {FACTORS[0]} to {FACTORS[1]}"
+                    f"{_given(entry, 'rule')}; allowed: from {FACTORS[0]:g} to {FACTORS[1]:g}"
                 )
 
 

@@ -45,7 +45,8 @@ def measure(run: config.Run) -> tuple[list[Row], tuple[Column, ...]]:
     found: list[Row] = []
     for slab in shards.slabs(settings, module.WITHIN):
         for start, stop in shards.blocks(settings["seed"], len(settings["seed"])):
-            found += cells.rows(module.cells(slab | {"seeds": [start, stop]}), module.COLUMNS)
+            part = slab | {"seeds": [start, stop]}
+            found += cells.rows(module.cells(part), module.COLUMNS, part)
     return sorted(found, key=tables.axes_of(module.COLUMNS)), module.COLUMNS
 
 
