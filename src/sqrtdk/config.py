@@ -322,6 +322,11 @@ def _check_node(node: yaml.Node, key: str = "value") -> None:
         for name, value in node.value:
             if not isinstance(name, yaml.ScalarNode):
                 raise ConfigError(f"line {name.start_mark.line + 1}: a key is one word")
+            if name.tag.endswith(":bool") and name.value.lower() not in ("on", "off"):
+                # It would become one of these in silence.
+                raise ConfigError(
+                    f"{key}: {name.value} is not allowed as a key: YAML reads it as a value"
+                )
             keys.append(name.value)
             _check_node(value, name.value)
         check_repeat(keys)
