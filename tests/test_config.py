@@ -50,8 +50,10 @@ def test_a_rule_that_is_no_factor_is_left_out_where_only_factors_serve() -> None
     run = config.compose([*GRID, "scaling=[off,qk_norm]"], {})
     assert list(run.settings["scaling"]["scaling"]) == ["off", "qk_norm"]
     assert list(run.settings["precision"]["scaling"]) == ["off"]
-    alone = config.compose([*GRID, "scaling=qk_norm"], {})
-    assert list(alone.settings["precision"]["scaling"]) == ["on"]
+    assert run.notes == (
+        "scaling: qk_norm left out of precision and training, which take rules that are one "
+        "factor of d_k and n_k",
+    )
     with pytest.raises(config.ConfigError, match="for precision, rules that are one factor"):
         config.compose([*GRID, "precision={scaling:qk_norm}"], {})
 

@@ -14,7 +14,7 @@ Cell = tuple[Row, Callable[[], Row | list[Row]]]
 """A cell's axes, and the function that measures it: one row, or several with further axes."""
 
 
-def rows(cells: Iterable[Cell], columns: Sequence[Column]) -> list[Row]:
+def rows(cells: Iterable[Cell], columns: Sequence[Column], slab: Row | None = None) -> list[Row]:
     """Measure cells. One that fails does not stop the others; at the end all failures are named.
 
     Raises SystemExit with a line for each cell that failed. What is no fault of its numbers has
@@ -33,10 +33,19 @@ def rows(cells: Iterable[Cell], columns: Sequence[Column]) -> list[Row]:
             if not isinstance(error, (ArithmeticError, tables.TableError)):
                 traceback.print_exc()
             cell = " ".join(f"{name}={value}" for name, value in axes.items())
-            failed.append(f"{cell}: {type(error).__name__}: {error}")
+            failed.append(f"{cell}: {type(error).__name__}: {error}{_entries(axes, slab)}")
     if failed:
         sys.exit("\n".join([f"sqrtdk: {len(failed)} of {n_cells} cells failed:", *failed]))
     return done
+
+
+def _entries(axes: Row, slab: Row | None) -> str:
+    """Return what the names in a cell's axes stand for, and what to do about it."""
+    if slab is None:
+        return ""
+    named = [axis for axis in axes if isinstance(slab.get(axis), dict)]
+    given = [f"{axes[axis]} is {slab[axis][axes[axis]]}" for axis in named]
+    return "".join(f"; {one}" for one in [*given, "try less extreme values of its keys"])
 
 
 def shared(compute: Callable[..., Any], *lists: Sequence[Any]) -> Callable[..., Any]:
@@ -105,6 +114,6 @@ def main(
     def write() -> None:
         slab = commands.read_json(sys.argv[1], "a slab")
         check_slab(slab, keys)
-        tables.write_sealed(Path(sys.argv[2]), slab, rows(cells(slab), columns), columns)
+        tables.write_sealed(Path(sys.argv[2]), slab, rows(cells(slab), columns, slab), columns)
 
     commands.run(write, "SLAB", "SHARD.csv")

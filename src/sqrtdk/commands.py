@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from sqrtdk import disk
+from sqrtdk import arguments, disk, stdio
 
 
 class MistakeError(Exception):
@@ -22,6 +22,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """End with what is wrong, without the usage before it."""
+        if "--quiet" in message and (found := arguments.mistake(sys.argv[1:])):
+            answer(MistakeError(found))
         # Of argparse nothing public has the options that there are.
         known = list(getattr(self, "_option_string_actions", {}))
         near = [
@@ -40,6 +42,7 @@ def run(main: Callable[[], None], *names: str) -> None:
 
     A mistake and what the operating system refuses is answered; any other error is the program's.
     """
+    stdio.ensure()
     given = sys.argv[1:]
     needed = sum(not name.endswith("...") for name in names)
     try:
@@ -53,7 +56,8 @@ def run(main: Callable[[], None], *names: str) -> None:
 
 def answer(error: BaseException) -> NoReturn:
     """End with the one line that says what to mend."""
-    print(disk.fault(str(error)) or f"sqrtdk: {one_line(error)}", file=sys.stderr)
+    fault = disk.fault(str(error))
+    stdio.warn(fault.removeprefix("sqrtdk: ") if fault else one_line(error))
     sys.exit(2)
 
 

@@ -8,20 +8,21 @@ A flat key (`d_k`) applies to every experiment of the run that has it; under an 
 import contextlib
 import difflib
 import inspect
+import itertools
 import json
 import math
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import UnionType
 from typing import Any, get_args
 
 import yaml
 
-from sqrtdk import commands, inputs, resources, scales
+from sqrtdk import commands, inputs, resources, scales, shards
 from sqrtdk.experiments.registry import EXAMPLES, EXPERIMENTS
 from sqrtdk.keys import Key
 
@@ -29,6 +30,8 @@ CONF = Path(__file__).resolve().parents[2] / "conf"
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 ENTRY_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
+NO_NAMES = ("true", "false", "yes", "no", "y", "n", "null", "none", "nan", "inf", "infinity")
+"""Words that YAML, Hydra or Snakemake read as something else than a word."""
 RESERVED = ("shards", "benchmarks")
 
 RUN_KEYS = {
@@ -56,6 +59,21 @@ FORMULAS: dict[str, tuple[str, Mapping[str, Callable[..., Any]]]] = {
 """For each mapping of named entries: the entry's key that names the formula, and the formulas."""
 
 
+FACTORS = (1e-15, 1e15)
+"""The smallest and the largest number that a scale rule may come to at any size of the grid, and
+that a key of numbers takes. Their squares, times a variance of up to 1e8, are floats of either
+type; beyond them every weight is 1/n_k, or 0 and 1."""
+
+MOST_NAMES = 100
+"""Scale rules or input laws of one experiment: each is a line or a panel of the figures."""
+
+MOST_BYTES = 100_000
+"""Length of a job's grid point as JSON: it is an argument, and Linux takes 128 KiB in one."""
+
+LISTED = 60
+"""Names that a message lists at most."""
+
+
 class ConfigError(commands.MistakeError):
     """A mistake in the configuration; the message is one line for the person who made it."""
 
@@ -70,8 +88,36 @@ def refuse(key: str, value: object, allowed: str, known: Iterable[str] = ()) -> 
 def unknown(key: object, known: Iterable[str], where: str = "") -> ConfigError:
     """The error for a key that nothing has, with the nearest that something has."""
     known = sorted(known)
-    listed = f"known: {', '.join(known)}{_hint(key, known)}"
-    return ConfigError(f"unknown key {str(key)!r}{where}; {listed}")
+    if isinstance(key, str) and "." in key and not where:
+        # As a config file may have it.
+        top, *rest = key.split(".")
+        if top in known and all(rest):
+            way = nested([top, *rest], "VALUE")
+            return ConfigError(f"{key}: a key with dots is not allowed; allowed: {way}")
+    return ConfigError(
+        f"unknown key {commands.shorten(str(key))}{where}; known: {_listed(known)}"
+        f"{_hint(key, known)}"
+    )
+
+
+def _listed(names: Iterable[str]) -> str:
+    """Return names as a message lists them: all, or the first of many.
+
+    >>> _listed(map(str, range(1000))).split(", ")[-2:]
+    ["59", "… (1000 in all)"]
+    """
+    names = list(names)
+    more = [f"… ({len(names)} in all)"] if len(names) > LISTED else []
+    return ", ".join([*names[:LISTED], *more])
+
+
+def _joined(names: Sequence[str]) -> str:
+    """Return names as a sentence lists them.
+
+    >>> _joined(["a", "b", "c"])
+    'a, b and c'
+    """
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def _hint(given: object, known: Iterable[str]) -> str:
@@ -101,12 +147,14 @@ class Run:
     """A checked configuration.
 
     `settings` holds, for each experiment, the value of every key: a list for an axis; for a key
-    of names, the mapping from name to entry. `seed` is a sorted list.
+    of names, the mapping from name to entry. `seed` is a sorted list. `notes` are lines that say
+    what was asked for and has no effect somewhere.
     """
 
     name: str
     shard_seeds: int
     settings: dict[str, dict[str, Any]]
+    notes: tuple[str, ...] = field(default=(), compare=False)
 
     def of(self, experiment: str) -> dict[str, Any]:
         """The settings of one experiment. Raises ConfigError where the run has not got it."""
@@ -172,10 +220,10 @@ def read_text(text: str) -> Any:
             raise ConfigError(f"nested more than {DEEPEST} deep") from None
     try:
         _check_events(text)
-        node = yaml.compose(text, yaml.SafeLoader)
+        node = yaml.compose(text, Loader)
         if node is not None:
             _check_node(node)
-        return yaml.safe_load(text)
+        return yaml.load(text, Loader)
     except yaml.MarkedYAMLError as error:
         line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
         raise ConfigError(f"{line}{commands.one_line(Exception(error.problem))}") from None
@@ -184,6 +232,32 @@ def read_text(text: str) -> Any:
     except ValueError as error:
         # A date without a day that exists, for one.
         raise ConfigError(commands.one_line(error)) from None
+
+
+class Loader(yaml.SafeLoader):
+    """YAML's values without dates: 2030-01-02 is a word, as it is to Hydra."""
+
+
+Loader.yaml_implicit_resolvers = {
+    first: [(tag, regexp) for tag, regexp in known if not tag.endswith(":timestamp")]
+    for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def read_typed(key: str, text: str) -> Any:
+    """Return the value of KEY=VALUE on a command line, read as a config file is.
+
+    Snakemake would read 010 as 10, and the numbers of a list as words. Raises ConfigError.
+    """
+    check_numbers(key, text)
+    if key == "name" and NAME.fullmatch(text):
+        # A word, also where YAML would read a number.
+        return text
+    try:
+        return read_text(text)
+    except ConfigError:
+        # Such as an open bracket: it is answered as the word that it is.
+        return text
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -227,10 +301,19 @@ def _check_events(text: str) -> None:
             raise ConfigError(f"its aliases stand for more than {MOST} values")
 
 
-PLAIN = re.compile(
-    r"[+-]?((0|[1-9]\d{0,399})(\.\d*)?|\.\d+)([eE][+-]?\d+)?|[+-]?\.?(inf|nan)",
+DECIMAL = re.compile(
+    r"[+-]?((0|[1-9]\d{0,3999})(\.\d{0,4000})?|\.\d{1,4000})(e[+-]?\d{1,9})?",
     flags=re.ASCII | re.IGNORECASE,
 )
+"""A number as a person writes it: in decimal digits, without leading zeros. Python makes no number
+of more than 4300."""
+
+NUMERAL = re.compile(
+    r"[+-]?((\d[\d_]*(\.[\d_]*)?|\.\d[\d_]*)(e[+-]?[\d_]+)?|0[xob][\da-f_]+"
+    r"|\d[\d_]*(:[0-5]?\d)+(\.[\d_]*)?)",
+    flags=re.ASCII | re.IGNORECASE,
+)
+"""A number as YAML, Python, Hydra or Snakemake may read one."""
 
 
 def _check_node(node: yaml.Node, key: str = "value") -> None:
@@ -239,23 +322,39 @@ def _check_node(node: yaml.Node, key: str = "value") -> None:
         for name, value in node.value:
             if not isinstance(name, yaml.ScalarNode):
                 raise ConfigError(f"line {name.start_mark.line + 1}: a key is one word")
+            if name.tag.endswith(":bool") and name.value.lower() not in ("on", "off"):
+                # It would become one of these in silence.
+                raise ConfigError(
+                    f"{key}: {name.value} is not allowed as a key: YAML reads it as a value"
+                )
             keys.append(name.value)
             _check_node(value, name.value)
         check_repeat(keys)
     elif isinstance(node, yaml.SequenceNode):
         for value in node.value:
             _check_node(value, key)
-    elif node.tag.endswith((":int", ":float")):
+    elif isinstance(node, yaml.ScalarNode) and node.style is None:
         check_number(key, node.value)
 
 
 def check_number(key: str, text: str) -> None:
-    """Refuse a number that a person reads as another one, or as none.
+    """Refuse a bare number that a person reads as another one, or as none.
 
     `010`, `0x10`, `1_000` and `1:30` are 8, 16, 1000 and 90 to YAML or to Snakemake.
     """
-    if not PLAIN.fullmatch(text):
-        raise refuse(key, text, "numbers in decimal digits; with quotes it is a word")
+    if NUMERAL.fullmatch(text) and not DECIMAL.fullmatch(text):
+        allowed = "numbers in decimal digits without leading zeros"
+        if key == "name":
+            allowed += f'; as a word "{text}" in a file, {key}=\'"{text}"\' on a command line'
+        raise refuse(key, text, allowed)
+
+
+def check_numbers(key: str, text: str) -> None:
+    """Refuse what `check_number` refuses among the bare words of a value on a command line."""
+    bare = re.sub(r"'[^']*'|\"[^\"]*\"", " ", text)
+    for word in re.split(r"[\s,=(){}\[\]]+", bare):
+        for part in (word, *word.split(":")):
+            check_number(key, part)
 
 
 def check_repeat(keys: Iterable[str]) -> None:
@@ -265,10 +364,15 @@ def check_repeat(keys: Iterable[str]) -> None:
             raise given_twice(key)
 
 
-def compose(overrides: list[str], values: Mapping[str, Any], config_name: str = "config") -> Run:
+def compose(
+    overrides: list[str],
+    values: Mapping[str, Any],
+    config_name: str = "config",
+    typed: Iterable[str] = (),
+) -> Run:
     """Compose the files of conf/ with Hydra overrides, then plain values on top, and resolve.
 
-    Raises ConfigError.
+    `typed` are the keys among the values that were given on the command line. Raises ConfigError.
     """
     from hydra import compose as hydra_compose
     from hydra import initialize_config_dir
@@ -290,9 +394,8 @@ def compose(overrides: list[str], values: Mapping[str, Any], config_name: str = 
             )
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(commands.one_line(error)) from None
-    run = resolve(_overlay(composed, values))
-    _check_shards(run)
-    check_memory(run)
+    run = resolve(overlay(composed, values), blocks_of(overrides) | set(typed))
+    check(run)
     return run
 
 
@@ -306,24 +409,14 @@ def check_overrides(
     """Refuse what Hydra would take in silence, and return the overrides as Hydra needs them.
 
     Flat keys are not in the composed files, so they are added with Hydra's `+`. `taken` are keys
-    given elsewhere, `extra` further keys that this command has.
+    given elsewhere, `extra` further keys that this command has. `sweep` allows sweeps.
     """
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-    from hydra.errors import HydraException
-
     flat = flat_keys() | set(EXPERIMENTS)
     known = flat | set(RUN_KEYS) | set(extra)
     seen = dict.fromkeys(taken, "")
-    parser = OverridesParser.create()
     result = []
     for line in overrides:
-        try:
-            override = parser.parse_override(line)
-        except HydraException as error:
-            allowed = "allowed: KEY=VALUE, with quotes around a value that has signs"
-            raise ConfigError(
-                f"{line!r} is not an override: {commands.one_line(error)}; {allowed}"
-            ) from None
+        override = _parsed(line)
         key = override.key_or_group
         top = re.split(r"[.@/]", key, maxsplit=1)[0]
         if top == "hydra":
@@ -333,21 +426,23 @@ def check_overrides(
             )
         if top not in known:
             raise unknown(top, known)
-        if key in seen:
-            raise given_twice(key)
+        if key in seen or top in taken:
+            raise given_twice(key if key in seen else top)
         seen[key] = line
-        if override.is_sweep_override() and not sweep:
-            raise ConfigError(f"{line}: a sweep needs --multirun; a list is {key}='[...]'")
+        text = line.partition("=")[2]
+        if override.is_sweep_override():
+            _check_sweep(override, line, allowed=sweep)
         if key == "grid" and not override.is_sweep_override() and override.value() not in grids():
             raise refuse("grid", override.value(), " or ".join(grids()), grids())
-        text = line.partition("=")[2]
-        if not isinstance(override.value(), str) and (
-            odd := re.search(r"(?<![\w.])\d[\d.]*_[\w.]*", text)
-        ):
-            # Hydra leaves out the sign, also in a name.
-            raise refuse(key, text, f"numbers in decimal digits, not {odd[0]}")
+        if top not in extra:
+            check_numbers(key, text)
         if key == "experiment":
             raise ConfigError("experiment: what to build is chosen with experiments=NAME")
+        if "." in key and line.startswith(key):
+            check_dotted(key, override.value(), "VALUE" if override.is_sweep_override() else text)
+        if key == "name" and NAME.fullmatch(text):
+            # A word, also where Hydra would read a number or nothing.
+            line = f"name='{text}'"
         if key in flat and line.startswith(key):
             line = f"+{line}"
         elif top in FORMULAS and line.startswith(top):
@@ -357,19 +452,107 @@ def check_overrides(
     return result
 
 
-def _overlay(base: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+def _parsed(line: str) -> Any:
+    """Return Hydra's reading of an override. Raises ConfigError."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    try:
+        return OverridesParser.create().parse_override(line)
+    except HydraException as error:
+        allowed = "allowed: KEY=VALUE, with quotes around a value that has signs"
+        raise ConfigError(
+            f"{line!r} is not an override: {commands.one_line(error)}; {allowed}"
+        ) from None
+
+
+def _check_sweep(override: Any, line: str, *, allowed: bool) -> None:
+    """Refuse a sweep where there is none, and one of no values. Raises ConfigError."""
+    from hydra.core.override_parser.types import Glob, IntervalSweep
+
+    key, _, text = line.partition("=")
+    as_list = f"a list is {key}='[...]'"
+    if not allowed:
+        needs = "a sweep needs --multirun of python -m sqrtdk.run"
+        raise ConfigError(f"{line}: {needs}; {as_list}")
+    values = override.value()
+    if isinstance(values, (Glob, IntervalSweep)):
+        raise refuse(key, text, f"values one by one, choice(...) or range(...); {as_list}")
+    if next(override.sweep_iterator(), None) is None:
+        raise refuse(key, text, f"a sweep of at least one value; {as_list}")
+
+
+def check_dotted(key: str, value: object, text: str) -> None:
+    """Refuse a key with dots that no command takes; the message has the way that works.
+
+    Parts of `scale_rules` and `input_laws` may be given so in Hydra's grammar.
+    """
+    top, *rest = key.split(".")
+    if top == "experiment":
+        top, *rest = rest
+    if top in FORMULAS:
+        return
+    if top not in EXPERIMENTS:
+        raise ConfigError(f"{key}: {top} has no keys of its own; allowed: {top}=VALUE")
+    if rest and not _has(top, rest[0]):
+        raise unknown(rest[0], _keys_of(top), f" in {top}")
+    raise refuse(key, value, nested([top, *rest], text))
+
+
+def refuse_key(key: str, text: str) -> None:
+    """Refuse a key that `--config` does not take. Raises ConfigError."""
+    top, *rest = key.split(".")
+    if rest and all(rest) and top in {*flat_keys(), *EXPERIMENTS, *RUN_KEYS}:
+        value = read_typed(key, text)
+        check_dotted(key, value, text)
+        raise refuse(key, value, nested([top, *rest], text))
+    raise unknown(key, {*flat_keys(), *EXPERIMENTS, *RUN_KEYS})
+
+
+def nested(path: Sequence[str], text: str) -> str:
+    """Return a key with dots, and its value, in the form that every command takes.
+
+    >>> nested(["training", "steps"], "10")
+    "training='{steps: 10}'"
+    """
+    # A space after the colon, which YAML needs, and quotes that the shell leaves alone.
+    text = re.sub(r":(?=\S)", ": ", text.replace("'", '"'))
+    top, *rest = path
+    for key in reversed(rest):
+        text = f"{{{key}: {text}}}"
+    return f"{top}='{text if text.startswith('{') else '{KEY: VALUE}'}'"
+
+
+def _keys_of(experiment: str) -> set[str]:
+    return {key.name for key in EXPERIMENTS[experiment].KEYS} | {SEEDS}
+
+
+def blocks_of(overrides: Iterable[str]) -> set[str]:
+    """Return the experiments of which overrides give keys of their own."""
+    parsed = [_parsed(line) for line in overrides]
+    return {
+        one.key_or_group.partition(".")[0]
+        for one in parsed
+        if "." in one.key_or_group or isinstance(one.value(), dict)
+    }
+
+
+def overlay(base: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """`values` on top of `base`, mappings merged."""
     result = dict(base)
     for key, value in values.items():
         under = result.get(key)
         if isinstance(under, dict) and isinstance(value, Mapping):
-            value = _overlay(under, value)
+            value = overlay(under, value)
         result[key] = value
     return result
 
 
-def resolve(composed: Mapping[str, Any]) -> Run:
-    """Check a composed configuration and resolve it. Raises ConfigError."""
+def resolve(composed: Mapping[str, Any], typed: Iterable[str] = ()) -> Run:
+    """Check a composed configuration and resolve it. Raises ConfigError.
+
+    `typed` are the experiments of which the command line gives keys of their own.
+    """
     flat, blocks = flat_keys(), set(EXPERIMENTS)
     for key in composed:
         if key not in flat | blocks | set(RUN_KEYS):
@@ -384,6 +567,10 @@ def resolve(composed: Mapping[str, Any]) -> Run:
         for key, value in composed.items()
         if key in flat and not (key in blocks and isinstance(value, Mapping))
     }
+    own = {name: _block(name, composed.get(name), axis=name in flat) for name in EXPERIMENTS}
+    wanted = names if composed.get("experiments") is not None else [n for n in names if own[n]]
+    arms, notes = _share_arms(everywhere, own, names, wanted, entries["scale_rules"])
+    names = [name for name in names if arms.get(name) != []]
     for key, value in everywhere.items():
         if not any(_follows(name, key) for name in names):
             example = next((name for name in names if _has(name, key)), None)
@@ -393,39 +580,75 @@ def resolve(composed: Mapping[str, Any]) -> Run:
                     f"{example}='{{{key}: {value}}}' changes them"
                 )
             raise ConfigError(f"{key}: none of the run's experiments has it: {', '.join(names)}")
+        for name in names:
+            # A count of seeds says nothing about an example; a seed does.
+            if name in EXAMPLES and _has(name, key) and key not in own[name] and key != SEEDS:
+                change = f"{name}='{{{key}: {value}}}' changes it"
+                notes.append(f"{key}: {name} is an example and keeps its own; {change}")
 
     blocks_of = composed.get("experiment") or {}
     settings = {}
     for name in names:
+        followed = {key: value for key, value in everywhere.items() if _follows(name, key)}
         layers: dict[str, Mapping[str, Any]] = {
             f"experiment.{name}": _block(f"experiment.{name}", blocks_of.get(name), axis=False),
-            "": _flat(name, everywhere, entries["scale_rules"]),
-            name: _block(name, composed.get(name), axis=name in flat),
+            "": followed | ({"scaling": arms[name]} if name in arms else {}),
+            name: own[name],
         }
         settings[name] = _experiment(name, layers, entries)
-    for name in blocks - set(names):
+    unused = [name for name in EXPERIMENTS if own[name] and name not in names]
+    for name in unused:
         # What is said of the others is not needed here, and may be wrong all the same.
-        for key in _block(name, composed.get(name), axis=name in flat):
+        for key in own[name]:
             if not _has(name, key):
-                raise unknown(
-                    key, {*(k.name for k in EXPERIMENTS[name].KEYS), SEEDS}, f" in {name}"
-                )
-    run = Run(_run_name(composed.get("name", "default")), _shard_seeds(composed), settings)
+                raise unknown(key, _keys_of(name), f" in {name}")
+        if name in typed:
+            built = f"the run builds {_joined(names)}"
+            raise refuse(name, own[name], f"keys of what is built; {built}; experiments={name}")
+    if unused:
+        notes.append(f"{_joined(unused)}: not built, so what is set there has no effect")
+    run = Run(
+        _run_name(composed.get("name", "default")), _shard_seeds(composed), settings, tuple(notes)
+    )
     _check_formulas(run)
     return run
 
 
-def _flat(
-    experiment: str, everywhere: Mapping[str, Any], rules: Mapping[str, Any]
-) -> dict[str, Any]:
-    """The flat keys that an experiment has. One of factors alone takes only such scale rules."""
-    found = {key: value for key, value in everywhere.items() if _follows(experiment, key)}
-    if EXPERIMENTS[experiment].FACTORS_ONLY and "scaling" in found:
-        given = [_word(name) for name in _as_list("scaling", found.pop("scaling"))]
-        kept = [name for name in given if name not in rules or scales.is_factor(rules[str(name)])]
-        if kept:
-            found["scaling"] = kept
-    return found
+def _share_arms(
+    everywhere: Mapping[str, Any],
+    own: Mapping[str, Mapping[str, Any]],
+    names: Sequence[str],
+    wanted: Sequence[str],
+    rules: Mapping[str, Any],
+) -> tuple[dict[str, list[Any]], list[str]]:
+    """Return the flat key's scale rules for each experiment that cannot take all of them.
+
+    An experiment that takes only factors leaves the other rules out, and is itself left out where
+    no rule remains; a line says so. A rule that no experiment of the run can take is refused, and
+    so is leaving out an experiment that was asked for (`wanted`). Raises ConfigError.
+    """
+    if "scaling" not in everywhere:
+        return {}, []
+    given = [str(_word(name)) for name in _as_list("scaling", everywhere["scaling"])]
+    takers = [name for name in names if _follows(name, "scaling") and "scaling" not in own[name]]
+    narrow = [name for name in takers if EXPERIMENTS[name].FACTORS_ONLY]
+    left_out = [name for name in given if name in rules and not scales.is_factor(rules[name])]
+    if not left_out or not narrow:
+        return {}, []
+    kept = [name for name in given if name not in left_out]
+    refusing = [name for name in narrow if name in wanted and not kept]
+    if len(narrow) == len(takers) or refusing:
+        allowed = f"for {_joined(refusing or narrow)}, {FACTOR_RULES}"
+        raise refuse("scaling", left_out[0], allowed)
+    verb = "takes" if len(narrow) == 1 else "take"
+    if kept:
+        note = f"{_joined(left_out)} left out of {_joined(narrow)}, which {verb} {FACTOR_RULES}"
+    else:
+        note = f"{_joined(narrow)} not built: {verb} {FACTOR_RULES}"
+    return dict.fromkeys(narrow, kept), [f"scaling: {note}"]
+
+
+FACTOR_RULES = "rules that are one factor of d_k and n_k"
 
 
 def _block(experiment: str, value: object, *, axis: bool) -> Mapping[str, Any]:
@@ -450,9 +673,10 @@ def _run_name(value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
     if not (isinstance(value, str) and NAME.fullmatch(value)) or value.lower() in RESERVED:
-        raise refuse(
-            "name", value, f"{RUN_KEYS['name'].split(': ')[1]} Not {' or '.join(RESERVED)}"
-        )
+        words = f"{RUN_KEYS['name'].split(': ')[1]} Not {' or '.join(RESERVED)}"
+        if isinstance(value, (bool, float)):
+            words += "; a word that reads as a value needs quotes of its own: name='\"1.5\"'"
+        raise refuse("name", value, words)
     return value
 
 
@@ -489,8 +713,9 @@ def _entries(mapping: str, value: object) -> dict[str, dict[str, Any]]:
     for given, entry in value.items():
         name = _word(given)
         where = f"{mapping}.{name}"
-        if not (isinstance(name, str) and ENTRY_NAME.fullmatch(name)):
-            raise refuse(mapping, name, "names of letters, digits and '_', at most 32")
+        if not (isinstance(name, str) and ENTRY_NAME.fullmatch(name)) or name.lower() in NO_NAMES:
+            allowed = "names of letters, digits and '_', at most 32, the first a letter"
+            raise refuse(mapping, name, f"{allowed}; not {_joined(NO_NAMES)}, which are values")
         if not isinstance(entry, Mapping):
             raise refuse(where, entry, f"a mapping such as {{{word}: {next(iter(formulas))}}}")
         formula = str(entry.get(word))
@@ -501,15 +726,16 @@ def _entries(mapping: str, value: object) -> dict[str, dict[str, Any]]:
             for p in inspect.signature(formulas[formula]).parameters.values()
             if p.kind is p.KEYWORD_ONLY and p.name not in ("d_k", "n_k", "n_q")
         }
+        # Defaults are written out, because the address of a shard has to say all that its
+        # numbers depend on.
+        filled = dict(entry)
         for parameter, item in entry.items():
             if parameter == word:
                 continue
             if parameter not in has:
                 raise unknown(parameter, [word, *has], f" in {where}")
-            _check_parameter(f"{where}.{parameter}", item, has[parameter].annotation)
-        # Defaults are written out, because the address of a shard has to say all that its
-        # numbers depend on.
-        filled = dict(entry)
+            at = f"{where}.{parameter}"
+            filled[parameter] = _parameter(at, item, has[parameter].annotation)
         for parameter, known in has.items():
             if parameter not in entry:
                 if known.default is known.empty:
@@ -518,9 +744,15 @@ def _entries(mapping: str, value: object) -> dict[str, dict[str, Any]]:
         try:
             _try(mapping, filled)
         except (ValueError, ArithmeticError) as error:
-            raise ConfigError(f"{where}: {error}") from None
+            raise ConfigError(f"{where}: {error}{_given(filled, word)}") from None
         result[name] = filled
     return result
+
+
+def _given(entry: Mapping[str, Any], word: str) -> str:
+    """Return the parameters of an entry, as a message says them after what is wrong."""
+    values = " ".join(f"{name}={value}" for name, value in entry.items() if name != word)
+    return f" ({values})" if values else ""
 
 
 def _try(mapping: str, entry: dict[str, Any]) -> None:
@@ -531,25 +763,33 @@ def _try(mapping: str, entry: dict[str, Any]) -> None:
         inputs.draw(entry, d_k=1, n_k=2, n_q=1, d_v=1, seed=0, dtype="float64")
 
 
-def _check_parameter(where: str, value: object, annotation: Any) -> None:
-    """Refuse a value that a formula's annotation (float, Literal of words, or None) excludes."""
-    allowed, fits = [], False
+def _parameter(where: str, value: object, annotation: Any) -> Any:
+    """Return a value that a formula's annotation allows: float, Literal of words, or None."""
+    allowed: list[str] = []
     for kind in get_args(annotation) if isinstance(annotation, UnionType) else (annotation,):
         if kind is type(None):
             allowed.append("null")
-            fits |= value is None
+            if value is None:
+                return None
         elif kind is float:
             allowed.append("finite numbers")
-            fits |= _number(value) is not None
+            number = _number(value)
+            if number is not None:
+                return number
         else:
             allowed += get_args(kind)
-            fits |= isinstance(value, str) and value in get_args(kind)
-    if not fits:
-        raise refuse(where, value, " or ".join(allowed))
+            if isinstance(value, str) and value in get_args(kind):
+                return value
+    raise refuse(where, value, " or ".join(allowed))
 
 
 def _number(value: object) -> float | None:
-    """A finite number as it is, or None for anything else."""
+    """Return a finite number, also of its text, or None for anything else.
+
+    YAML takes 1e-3, without a point, for text, and Snakemake the numbers of a list.
+    """
+    if isinstance(value, str) and DECIMAL.fullmatch(value):
+        value = int(value) if re.fullmatch(r"[+-]?\d+", value) else float(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     # Not math.isfinite, which raises for a whole number that no float holds.
@@ -611,8 +851,10 @@ def _value(key: Key, value: object, entries: Mapping[str, Mapping[str, Any]]) ->
         names = [str(_word(item)) for item in given]
         for name in names:
             if name not in known:
-                raise refuse(key.name, name, ", ".join(known), known)
+                raise refuse(key.name, name, _listed(known), known)
         _refuse_repeat(key.name, names)
+        if len(names) > MOST_NAMES:
+            raise ConfigError(f"{key.name}: {len(names)} names; allowed: at most {MOST_NAMES}")
         return {name: known[name] for name in names}
     if key.kind == "choice":
         for item in given:
@@ -627,14 +869,8 @@ def _value(key: Key, value: object, entries: Mapping[str, Mapping[str, Any]]) ->
 
 
 def _whole(key: Key, value: object) -> int:
-    """A whole number in range. 1e9 is one; true, 2.5 and '1_000' are none."""
-    number: float | None = None
-    if isinstance(value, str) and re.fullmatch(r"[+-]?\d{1,30}", value, flags=re.ASCII):
-        number = int(value)
-    elif isinstance(value, str) and re.fullmatch(r"[+-]?\d{1,30}(\.\d+)?[eE]\+?\d{1,2}", value):
-        number = float(value)
-    else:
-        number = _number(value)
+    """Return a whole number in range. 1e9 is one; true, 2.5 and '1_000' are none."""
+    number = _number(value)
     top = math.inf if key.maximum is None else key.maximum
     if number is None or number != int(number) or not key.minimum <= number <= top:
         raise refuse(key.name, value, key.allowed)
@@ -642,43 +878,65 @@ def _whole(key: Key, value: object) -> int:
 
 
 def _above_0(key: Key, value: object) -> float:
-    """A finite number above 0. YAML takes 1e-3, without a point, for text."""
-    digits = r"(\d{1,400}\.?\d{0,400}|\.\d{1,400})([eE][+-]?\d{1,9})?"
-    written = isinstance(value, str) and re.fullmatch(digits, value, flags=re.ASCII)
-    number = _number(float(str(value)) if written else value)
+    """Return a finite number above 0."""
+    number = _number(value)
     if number is None or not number > 0:
         raise refuse(key.name, value, key.allowed)
+    if not FACTORS[0] <= number <= FACTORS[1]:
+        raise refuse(key.name, value, f"numbers from {FACTORS[0]:g} to {FACTORS[1]:g}")
     return float(number)
 
 
 def _check_formulas(run: Run) -> None:
-    """Try every scale rule of the run at every size, before any job."""
+    """Try every scale rule of the run at every size, before any job. Raises ConfigError."""
+    for experiment, name, entry, sizes in _rules(run):
+        try:
+            scales.rule(entry, **sizes)
+        except (ValueError, ArithmeticError) as error:
+            raise ConfigError(
+                f"scale_rules.{name}: {error}{_given(entry, 'rule')} {_at(sizes)}"
+            ) from None
+        if EXPERIMENTS[experiment].FACTORS_ONLY and not scales.is_factor(entry):
+            raise refuse("scaling", name, f"for {experiment}, {FACTOR_RULES}")
+
+
+def _check_factors(run: Run) -> None:
+    """Refuse scale rules whose numbers overflow, or vanish, at a size. Raises ConfigError."""
+    for _, name, entry, sizes in _rules(run):
+        # A rule is the numbers that it was made with: a factor, a scale, a cap.
+        for word, number in vars(scales.rule(entry, **sizes)).items():
+            if not FACTORS[0] <= number <= FACTORS[1]:
+                what = "factor" if word == "value" else word
+                raise ConfigError(
+                    f"scale_rules.{name}: the {what} {_at(sizes)} is {number}"
+                    f"{_given(entry, 'rule')}; allowed: from {FACTORS[0]:g} to {FACTORS[1]:g}"
+                )
+
+
+def _rules(run: Run) -> Iterator[tuple[str, str, dict[str, Any], dict[str, int]]]:
+    """Yield each experiment with the name and the entry of each scale rule, at each size."""
     for experiment, settings in run.settings.items():
-        for d_k in settings.get("d_k", ()):
-            for n_k in settings.get("n_k", ()):
-                for name, entry in settings.get("scaling", {}).items():
-                    try:
-                        factor = scales.factor(entry, d_k=d_k, n_k=n_k)
-                    except (ValueError, ArithmeticError) as error:
-                        raise ConfigError(f"scale_rules.{name}: {error}") from None
-                    if factor is None and EXPERIMENTS[experiment].FACTORS_ONLY:
-                        allowed = f"for {experiment}, rules that are one factor of d_k and n_k"
-                        raise refuse("scaling", name, allowed)
-                    if factor is not None and not (math.isfinite(factor) and factor > 0):
-                        at = f"at d_k={d_k}, n_k={n_k}"
-                        raise ConfigError(f"scale_rules.{name}: the factor {at} is {factor}")
+        sizes = itertools.product(settings.get("d_k", ()), settings.get("n_k", ()))
+        for (d_k, n_k), (name, entry) in itertools.product(
+            sizes, settings.get("scaling", {}).items()
+        ):
+            yield experiment, name, entry, {"d_k": d_k, "n_k": n_k}
+
+
+def _at(sizes: Mapping[str, int]) -> str:
+    return "at " + ", ".join(f"{name}={size}" for name, size in sizes.items())
 
 
 def _check_shards(run: Run) -> None:
-    """Refuse a grid of more shards than Snakemake can plan. Raises ConfigError."""
+    """Refuse a grid that Snakemake cannot plan or a job cannot be told. Raises ConfigError."""
     for name, settings in run.settings.items():
         lengths = {
             key: len(value) for key, value in settings.items() if isinstance(value, (list, dict))
         }
         together = ("seed", "scaling", *EXPERIMENTS[name].WITHIN)
         slabs = math.prod(count for key, count in lengths.items() if key not in together)
-        n_seeds = lengths.get("seed", 1)
-        n_shards = slabs * math.ceil(n_seeds / run.shard_seeds)
+        # Seeds with gaps between them take a shard for each row of neighbours.
+        n_shards = slabs * sum(1 for _ in shards.blocks(settings["seed"], run.shard_seeds))
         if n_shards > MOST_SHARDS:
             sizes = ", ".join(f"{count} of {key}" for key, count in lengths.items() if count > 1)
             raise ConfigError(
@@ -686,13 +944,28 @@ def _check_shards(run: Run) -> None:
                 f"shard); allowed: at most {MOST_SHARDS:,}, by fewer values or more shard_seeds, "
                 f"up to {MOST_SHARD_SEEDS:,}"
             )
+        slab = next(shards.slabs(settings, EXPERIMENTS[name].WITHIN))
+        if len(json.dumps(slab)) > MOST_BYTES:
+            longest = max(slab, key=lambda key: len(json.dumps(slab[key])))
+            count = f"{len(slab[longest]):,} values"
+            raise ConfigError(
+                f"{longest}: {count} are more than one job of {name} can be told; allowed: at most "
+                f"{MOST_BYTES:,} characters, so in several runs"
+            )
+
+
+def check(run: Run) -> None:
+    """Refuse what can be written down and not be computed. Raises ConfigError.
+
+    Not part of `resolve`: a finished run may be read on a smaller machine.
+    """
+    _check_shards(run)
+    check_memory(run)
+    _check_factors(run)
 
 
 def check_memory(run: Run) -> None:
-    """Refuse a cell that this machine's free memory cannot hold.
-
-    Not part of `resolve`: a finished run may be read on a smaller machine. Raises ConfigError.
-    """
+    """Refuse a cell that this machine's free memory cannot hold. Raises ConfigError."""
     free = resources.free_memory()
     for name, settings in run.settings.items():
         module = EXPERIMENTS[name]

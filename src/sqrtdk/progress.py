@@ -21,7 +21,7 @@ from snakemake.exceptions import WorkflowError
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from sqrtdk import disk, interrupts
+from sqrtdk import arguments, disk, interrupts, stdio
 
 MILLISECONDS = {
     "draw_scaling": 9000,
@@ -93,6 +93,7 @@ class LogHandler(LogHandlerBase):
     """Snakemake's events as a few lines for a person."""
 
     def __post_init__(self) -> None:
+        stdio.ensure()
         # Python's own handlers, that of Snakemake's log file among them, would print a traceback
         # for each line that a full disk does not take.
         logging.raiseExceptions = False
@@ -233,6 +234,9 @@ def mistake(text: str, exception: str | None) -> str:
     missing = re.search(r"No rule to produce (.*?) \(if you", text)
     if missing:
         target = missing[1]
+        key = target.partition("=")[0]
+        if "=" in target and arguments.KEY.fullmatch(key):
+            return f"sqrtdk: {target!r} is a key and no target; allowed: --config {target}"
         near = difflib.get_close_matches(target, Expected.targets, n=1, cutoff=0.5)
         hint = f"; did you mean {near[0]}?" if near else ""
         return f"sqrtdk: unknown target {target!r}; known: {', '.join(Expected.targets)}{hint}"
@@ -249,6 +253,8 @@ def mistake(text: str, exception: str | None) -> str:
         # All that Snakemake says of a value that is none to YAML.
         allowed = "allowed: KEY=VALUE, with quotes around a value that has signs"
         return f"sqrtdk: {comments[0]!r} has a comment for its value; {allowed}"
+    if not Expected.read and (found := arguments.mistake(sys.argv[1:])):
+        return f"sqrtdk: {found}"
     if not Expected.read and exception not in FAULTS:
         return "sqrtdk: " + re.sub(r"^\w+Error:\s*(\[Errno \d+\] )?", "", lines[-1])
     return text

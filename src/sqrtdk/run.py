@@ -18,7 +18,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from sqrtdk import cells, commands, config, shards, tables, usage
+from sqrtdk import cells, commands, config, shards, stdio, tables, usage
 from sqrtdk.config import ConfigError
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.keys import Column
@@ -45,12 +45,14 @@ def measure(run: config.Run) -> tuple[list[Row], tuple[Column, ...]]:
     found: list[Row] = []
     for slab in shards.slabs(settings, module.WITHIN):
         for start, stop in shards.blocks(settings["seed"], len(settings["seed"])):
-            found += cells.rows(module.cells(slab | {"seeds": [start, stop]}), module.COLUMNS)
+            part = slab | {"seeds": [start, stop]}
+            found += cells.rows(module.cells(part), module.COLUMNS, part)
     return sorted(found, key=tables.axes_of(module.COLUMNS)), module.COLUMNS
 
 
 def show(rows: list[Row], columns: tuple[Column, ...], *, header: bool) -> None:
     """Print rows: CSV, or a list with units where a person watches. Raises OSError."""
+    say = stdio.say
     if not sys.stdout.isatty():
         lines = tables.text(rows, columns)
         say(lines if header else lines.split("\n", 1)[1], end="")
@@ -61,21 +63,12 @@ def show(rows: list[Row], columns: tuple[Column, ...], *, header: bool) -> None:
         say("")
 
 
-def say(text: str, *, end: str = "\n") -> None:
-    """Print at once. Raises OSError with words of its own, because a pipe or file has no name."""
-    try:
-        print(text, end=end, flush=True)
-    except OSError as error:
-        # Python would try once more at its end, and say so in lines of its own.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        raise OSError(f"cannot write to standard output: {error.strerror}") from None
-
-
 def main() -> None:
     """Run Hydra on the command line; every mistake there ends in one line and exit code 2."""
+    stdio.ensure()
     if {"--help", "-h"} & set(sys.argv[1:]):
         try:
-            say(usage.text())
+            stdio.say(usage.text())
         except OSError as error:
             commands.answer(error)
         return
@@ -84,22 +77,33 @@ def main() -> None:
     done: list[Row] = []
     table: tuple[Column, ...] = ()
     out: Path | None = None
+    typed: set[str] = set()
+    noted: set[str] = set()
+    unprinted: OSError | None = None
 
     @hydra.main(config_path=str(config.CONF), config_name="cell", version_base="1.3")
     def job(composed: DictConfig) -> None:
-        nonlocal table, out
+        nonlocal table, out, unprinted
         try:
             values: Any = OmegaConf.to_container(composed, resolve=True)
             out = _out(values.pop("out"))
-            run = config.resolve(values)
-            config.check_memory(run)
+            run = config.resolve(values, typed)
+            config.check(run)
+            for note in run.notes:
+                if note not in noted:
+                    stdio.warn(note)
+            noted.update(run.notes)
             rows, columns = measure(run)
             refuse_clash(rows, columns, done, table)
             table = columns
-            show(rows, table, header=not done)
         except MISTAKES as error:
             # Hydra would print a line of its own before the exception left it.
             commands.answer(error)
+        try:
+            show(rows, table, header=not done)
+        except OSError as error:
+            # The file is written all the same.
+            unprinted = error
         done.extend(rows)
 
     try:
@@ -107,6 +111,7 @@ def main() -> None:
         check_options(options)
         sweep = bool({"-m", "--multirun"} & set(options))
         checked = config.check_overrides(overrides, extra=["out"], sweep=sweep)
+        typed |= config.blocks_of(checked)
         if sum(word.startswith("out=") and "," in word for word in overrides):
             raise config.refuse("out", overrides, "one file for all rows of a sweep")
         with tempfile.TemporaryDirectory() as scratch:
@@ -117,6 +122,9 @@ def main() -> None:
         if out is not None:
             done.sort(key=tables.axes_of(table))
             tables.write_atomically(out, tables.text(done, table))
+        # Who asked for a file has it, and `| head -1` has read what it wanted.
+        if unprinted is not None and not (out and isinstance(unprinted, BrokenPipeError)):
+            raise unprinted
     except (*MISTAKES, ValueError) as error:
         # Hydra's sweeps raise a plain ValueError for a range of step 0.
         commands.answer(error)

@@ -191,7 +191,7 @@ def read(path: Path, schema: Sequence[Column]) -> pd.DataFrame:
         # As text first: some pandas versions read the last bit of a float wrong.
         frame = pd.read_csv(path, dtype=str, keep_default_na=False)
         return _typed(path, frame, schema)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         # Errors of pandas' parser are among these, and those of text that is no UTF-8.
         why = str(error).splitlines()[0]
         raise tables.TableError(f"{path} cannot be read as its table: {why}") from None
@@ -205,7 +205,9 @@ def _typed(path: Path, frame: pd.DataFrame, schema: Sequence[Column]) -> pd.Data
             values = (
                 frame[column.name].replace("", "nan") if column.optional else frame[column.name]
             )
-            frame[column.name] = values.map(column.read)
+            # With the type by name: a table without rows has it too, or it could not be joined.
+            kind: Any = column.read
+            frame[column.name] = pd.Series(map(kind, values), frame.index, dtype=kind)
     return frame
 
 

@@ -6,7 +6,7 @@ import math
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -25,9 +25,11 @@ from sqrtdk import (
     runs,
     shards,
     sources,
+    stdio,
     tables,
     verify,
 )
+from sqrtdk.arguments import entries
 from sqrtdk.experiments.registry import EXAMPLES, EXPERIMENTS, Experiment
 from sqrtdk.figures import FIGURES, TABLES
 
@@ -65,10 +67,14 @@ class Workflow:
         arguments = sys.argv[1:]
         interrupts.install()
         # Not a parameter of a rule: a new command line alone makes no result stale.
-        os.environ["SQRTDK_COMMAND"] = shlex.join(["snakemake", *arguments])
+        os.environ["SQRTDK_COMMAND"] = _shortened(shlex.join(["snakemake", *arguments]))
         try:
+            if "" in arguments:
+                raise config.ConfigError("'' is an empty word; allowed: targets and options")
             recovery.keep_finished(SHARDS)
             self.run = compose(values, files, arguments)
+            for note in self.run.notes:
+                stdio.warn(note)
             self.plans = {
                 name: runs.plan_of(self.run, name, SHARDS / name) for name in self.run.settings
             }
@@ -257,6 +263,12 @@ def _unwritable(error: OSError) -> WorkflowError:
     return WorkflowError(disk.fault(str(error)) or f"sqrtdk: {error}")
 
 
+def _shortened(command: str) -> str:
+    # Every job has it in its environment, and Linux takes 128 KiB in one variable.
+    most = config.MOST_BYTES // 4
+    return command if len(command) <= most else f"{command[:most]}…"
+
+
 def _milliseconds(experiment: Experiment, slab: shards.Slab) -> float:
     # A job starts in about half a second.
     start, stop = slab["seeds"]
@@ -272,13 +284,12 @@ def compose(
     """
     for file in files:
         config.read(file)
-    typed = list(_typed(arguments))
+    typed = entries(arguments)
     config.check_repeat(key for key, _ in typed)
     given = dict(values)
     for key, text in typed:
-        # Snakemake reads numbers as Python does.
-        if isinstance(given.get(key), (int, float)) and not isinstance(given[key], bool):
-            config.check_number(key, text)
+        if key != "hydra":
+            given[key] = _read(key, text, given.get(key))
     grammar = given.pop("hydra", "")
     if isinstance(grammar, str):
         # Snakemake takes quotes from the ends of a value, also where only one of a pair is there.
@@ -289,19 +300,20 @@ def compose(
         overrides = shlex.split(grammar)
     except ValueError as error:
         raise config.refuse("hydra", grammar, f"balanced quotes ({error})") from None
-    return config.compose(overrides, given)
+    blocks = {key for key, _ in typed if isinstance(given.get(key), Mapping)}
+    return config.compose(overrides, given, typed=blocks)
 
 
-def _typed(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The keys and values that follow `--config` on a command line."""
-    inside = False
-    for argument in arguments:
-        if argument.startswith("-"):
-            option, _, argument = argument.partition("=")
-            inside = option in ("--config", "-C")
-        if inside and "=" in argument:
-            key, _, value = argument.partition("=")
-            yield key, value
+def _read(key: str, text: str, default: Any) -> Any:
+    """Return the value of a `--config` entry, read as a config file is.
+
+    `default` is what Snakemake made of the entry and of config files: a mapping keeps what only a
+    file says.
+    """
+    found = config.read_typed(key, text)
+    if isinstance(found, Mapping) and isinstance(default, Mapping):
+        return config.overlay(default, found)
+    return found
 
 
 def code(module: str) -> str:

@@ -1,0 +1,385 @@
+"""What people type: the same mistake gets the same answer by hand and in the pipeline."""
+
+import csv
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ROOT, environment, snakemake
+
+from sqrtdk import arguments, config, run
+from sqrtdk.commands import MistakeError
+from sqrtdk.config import ConfigError
+from sqrtdk.workflow import compose
+
+RULE = "rules that are one factor of d_k and n_k"
+DECIMAL = "numbers in decimal digits without leading zeros"
+
+
+@pytest.fixture
+def hand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Any:
+    """Function: what `python -m sqrtdk.run` says to standard error, and its exit code."""
+
+    def give(*words: str) -> tuple[str, int]:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
+        monkeypatch.setattr(sys, "argv", [run.__file__, *words])
+        code = 0
+        try:
+            run.main()
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        return capsys.readouterr().err, code
+
+    return give
+
+
+def pipeline(*words: str) -> config.Run:
+    """Read `snakemake --config WORDS` as Snakemake and the Snakefile do. Raises MistakeError."""
+    from snakemake.cli import parse_config
+
+    given = ["--config", *words]
+    try:
+        values = parse_config(list(words))
+    except ValueError:
+        raise MistakeError(arguments.mistake(given) or "") from None
+    return compose(values, arguments=given)
+
+
+def refused(*words: str) -> str:
+    with pytest.raises(MistakeError) as caught:
+        pipeline(*words)
+    return str(caught.value)
+
+
+# Words as both commands take them, and the line that both answer.
+SAME = [
+    ("experiments=training scaling=qk_norm steps=4", f"scaling: 'qk_norm' * for training, {RULE}"),
+    ("experiments=training scaling=[on,soft_cap]", f"scaling: 'soft_cap' * for training, {RULE}"),
+    ("experiments=precision scaling=key_norm_sum", f"'key_norm_sum' * for precision, {RULE}"),
+    ("experiments=training training='{scaling: qk_norm}'", f"'qk_norm' * for training, {RULE}"),
+    ("experiments=scaling training='{steps: 4}'", "training: {'steps': 4} * experiments=training"),
+    ("experiments=scaling reach='{length: 4}'", "reach: {'length': 4} * the run builds scaling"),
+    ("experiments=scaling steps=4", "steps: none of the run's experiments has it: scaling"),
+    ("experiments=training training.steps=10", "training.steps: 10 * training='{steps: 10}'"),
+    ("training.stepz=10", "unknown key 'stepz' in training * did you mean steps?"),
+    ("scaling.d_k=[4,8]", "scaling.d_k: [4, 8] * scaling='{d_k: [4,8]}'"),
+    ("scaling.inputs=planted", "scaling.inputs: 'planted' * scaling='{inputs: planted}'"),
+    ("experiment.reach.length=4", "experiment.reach.length: 4 * reach='{length: 4}'"),
+    ("d_k.x=4", "d_k.x: d_k has no keys of its own; allowed: d_k=VALUE"),
+    ("grid.x=smoke", "grid.x: grid has no keys of its own"),
+    ("trainin.steps=10", "unknown key 'trainin * did you mean training?"),
+    ("scale_rules.on.exponnt=1", "exponnt"),
+    *((f"d_k={x}", f"d_k: '{x}' * {DECIMAL}") for x in ("010", "0x10", "1_000", "1:30", "0b1")),
+    *((f"d_k=[4,{x}]", f"d_k: '{x}' * {DECIMAL}") for x in ("010", "0x10", "1_000", "1:30")),
+    *((f"scaling='{{d_k: {x}}}'", f"'{x}' * {DECIMAL}") for x in ("010", "0x10", "1_000", "1:30")),
+    ("scale_rules='{x: {rule: constant, value: 010}}'", f"scale_rules: '010' * {DECIMAL}"),
+    ("scale_rules='{x: {rule: constant, value: 1_0}}'", f"scale_rules: '1_0' * {DECIMAL}"),
+    ("input_laws='{x: {law: planted, cosine: 0_0.5}}'", f"input_laws: '0_0.5' * {DECIMAL}"),
+    ("seeds=08", f"seeds: '08' * {DECIMAL}"),
+    ("d_k='\"010\"'", "d_k: '010' * whole numbers from 1"),
+    ("name=007", "name: '007' * name='\"007\"' on a command line"),
+    ("name=1_000", "name: '1_000' * name='\"1_000\"' on a command line"),
+    ("scale_rules='{007x: {rule: integer_sqrt}}'", "scale_rules: '007x' * the first a letter"),
+    ("scale_rules='{nan: {rule: integer_sqrt}}'", "scale_rules: * which are values"),
+    ("input_laws='{None: {law: sphere}}'", "input_laws: 'None' * which are values"),
+    (
+        "scale_rules='{x: {rule: constant, value: 1e200}}' scaling=x",
+        "scale_rules.x: the factor at d_k=* is 1e+200 (value=1e+200); allowed: from 1e-15 to 1e+15",
+    ),
+    ("scale_rules='{x: {rule: constant, value: 1e-320}}' scaling=x", "(value=1e-320)"),
+    ("scale_rules='{x: {rule: power, exponent: -1000}}' scaling=x", "(exponent=-1000) at d_k="),
+    ("scale_rules='{x: {rule: power, exponent: 1000}}' scaling=x d_k=64", "is 0.0 (exponent=1000)"),
+    ("scale_rules='{x: {rule: qk_norm, scale: 1e300}}' scaling=x", "the scale at * (scale=1e+300)"),
+    ("scale_rules='{x: {rule: soft_cap, cap: 1e-300}}' scaling=x", "the cap at * cap=1e-300"),
+    ("scale_rules='{x: {rule: d_model, heads: 1e300}}' scaling=x", "(heads=1e+300)"),
+    ("input_laws='{x: {law: non_centred, q_mean: 1e300, k_mean: 0}}'", "(q_mean=1e+300 k_mean=0)"),
+    ("input_laws='{x: {law: student_t, df: 1e-320}}'", "df is 1e-320"),
+    ("experiments=training learning_rate=1e300", "learning_rate: 1e+300 * from 1e-15 to 1e+15"),
+    ("experiments=training noise_sd=1e-320", "noise_sd: 1e-320 * from 1e-15 to 1e+15"),
+    ("grid=smok", "grid: 'smok' * did you mean smoke?"),
+]  # fmt: skip
+
+
+def says(line: str, words: str) -> bool:
+    """Return whether a line has the parts between the stars, in this order."""
+    for part in words.split("*"):
+        _, found, line = line.partition(part.strip())
+        if not found:
+            return False
+    return True
+
+
+@pytest.mark.parametrize(("typed", "words"), SAME)
+def test_a_mistake_gets_the_same_answer_by_hand_and_in_the_pipeline(
+    hand: Any, typed: str, words: str
+) -> None:
+    given = shlex.split(typed)
+    line = refused(*given)
+    assert says(line, words), line
+    assert "\n" not in line
+    said, code = hand(*given)
+    assert code == 2
+    assert said.count("\n") == 1
+    assert said.startswith("sqrtdk: ")
+    assert says(said, words), said
+
+
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [
+        ("d_k=010", f"d_k: '010' * {DECIMAL}"),
+        ("d_k=[4,1_000]", f"d_k: '1_000' * {DECIMAL}"),
+        ("scaling={d_k:0x10}", f"'0x10' * {DECIMAL}"),
+        ("training={scaling:qk_norm}", f"for training, {RULE}"),
+        ("training.steps=10", "training='{steps: 10}'"),
+        ("seed=range(5,0)", "a sweep needs --multirun"),
+        ("d_k=choice()", "empty choice"),
+    ],
+)
+def test_a_mistake_gets_the_same_answer_inside_hydras_grammar(typed: str, words: str) -> None:
+    line = refused(f"hydra={typed}")
+    assert says(line, words), line
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "d_k: 010", "d_k: [4, 0x10]", "scaling: {d_k: 1_000}", "d_k: 1:30", "name: 007", "d_k: 08",
+        "scale_rules: {x: {rule: constant, value: 1_0.5}}", "d_k: .5_0",
+    ],
+)  # fmt: skip
+def test_a_number_that_reads_as_another_one_is_refused_in_a_file_too(
+    tmp_path: Path, text: str
+) -> None:
+    path = tmp_path / "my.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match=DECIMAL):
+        config.read(path)
+
+
+@pytest.mark.parametrize("value", ["1e1", "10.0", "1.0e1", "10"])
+def test_a_number_is_taken_in_every_usual_way_everywhere(hand: Any, value: str) -> None:
+    for word in (f"d_k={value}", f"d_k=[{value}]", f"hydra=d_k={value}"):
+        found = pipeline("grid=smoke", "experiments=scaling", word)
+        assert found.settings["scaling"]["d_k"] == [10]
+    rule = f"scale_rules={{x: {{rule: constant, value: {value}}}}}"
+    found = pipeline("grid=smoke", "experiments=scaling", rule, "scaling=x")
+    assert found.settings["scaling"]["scaling"]["x"]["value"] == 10
+    said, code = hand(f"d_k={value}", "n_k=4", "n_q=2", "d_v=2", rule, "scaling=x", "out=rows.csv")
+    assert (said, code) == ("", 0)
+    with Path("rows.csv").open(encoding="utf-8") as file:
+        (row,) = csv.DictReader(file)
+    assert (row["d_k"], row["scale"]) == ("10", "10.0")
+
+
+@pytest.mark.parametrize("name", ["007", "1_000", "0x10", "1.5", "2030-01-02", "1e3", "null"])
+def test_a_name_that_looks_like_a_number_works_in_the_way_that_the_answer_says(
+    hand: Any, name: str
+) -> None:
+    assert pipeline(f'name="{name}"').name == name
+    assert hand(f'name="{name}"', "d_k=4", "n_k=4", "n_q=2") == ("", 0)
+
+
+@pytest.mark.parametrize("key", ["yes", "true", "No", "FALSE"])
+def test_a_name_that_yaml_reads_as_on_or_off_is_not_taken_for_it(tmp_path: Path, key: str) -> None:
+    path = tmp_path / "my.yaml"
+    path.write_text(f"scale_rules: {{{key}: {{rule: integer_sqrt}}}}", encoding="utf-8")
+    with pytest.raises(ConfigError, match=f"{key} is not allowed as a key"):
+        config.read(path)
+
+
+def test_a_date_is_a_word_in_a_file_too(tmp_path: Path) -> None:
+    path = tmp_path / "my.yaml"
+    path.write_text("name: 2030-01-02", encoding="utf-8")
+    assert config.read(path) == {"name": "2030-01-02"}
+
+
+def test_a_rule_that_serves_some_is_left_out_of_the_others_which_is_said() -> None:
+    found = pipeline("grid=smoke", "scaling=[off,on,qk_norm]")
+    assert list(found.settings["related"]["scaling"]) == ["off", "on", "qk_norm"]
+    assert list(found.settings["training"]["scaling"]) == ["off", "on"]
+    assert found.notes == (
+        f"scaling: qk_norm left out of precision and training, which take {RULE}",
+    )
+
+
+def test_an_experiment_that_can_take_no_rule_asked_for_is_not_built_which_is_said() -> None:
+    found = pipeline("grid=smoke", "scaling=qk_norm")
+    assert not {"precision", "training"} & found.settings.keys()
+    assert found.notes == (f"scaling: precision and training not built: take {RULE}",)
+    own = pipeline("grid=smoke", "scaling=qk_norm", "training={scaling: on}")
+    assert list(own.settings["training"]["scaling"]) == ["on"]
+
+
+def test_an_experiment_that_was_asked_for_is_not_left_out_but_refused() -> None:
+    for asked in ("experiments=[scaling,training]", "training={steps: 4}"):
+        assert says(refused("grid=smoke", "scaling=qk_norm", asked), f"for training, {RULE}")
+
+
+def test_what_a_file_says_of_an_experiment_that_is_not_built_is_noted() -> None:
+    found = compose({"experiments": "scaling", "training": {"steps": 4}, "grid": "smoke"})
+    assert found.notes == ("training: not built, so what is set there has no effect",)
+
+
+def test_an_example_that_keeps_its_seed_says_so() -> None:
+    assert "worked_example='{seed: 3}'" in pipeline("grid=smoke", "seed=3").notes[0]
+    assert pipeline("grid=smoke", "seeds=3").notes == ()
+
+
+@pytest.mark.parametrize(
+    "sweep", ["seed=range(5,0)", "d_k=range(1,1)", "d_k=shuffle(range(5,0))", "d_k=glob(*)",
+    "scaling=glob(*)", "d_k=interval(1,4)", "n_k=sort(range(3,3))"],
+)  # fmt: skip
+def test_a_sweep_of_nothing_is_refused(hand: Any, sweep: str) -> None:
+    said, code = hand("--multirun", sweep, "out=o.csv")
+    assert code == 2
+    key, _, text = sweep.partition("=")
+    assert says(said, f"sqrtdk: {key}: '{text}' is not allowed; allowed: * {key}='[...]'"), said
+    assert not Path("o.csv").exists()
+
+
+# Standard streams
+
+
+CLOSED = [">&-", "2>&-", "<&-", ">&- 2>&- <&-"]
+
+
+@pytest.mark.parametrize("closed", CLOSED)
+def test_a_file_is_written_whatever_standard_streams_are_closed(
+    tmp_path: Path, closed: str
+) -> None:
+    python = shlex.quote(sys.executable)
+    line = f"{python} -m sqrtdk.run d_k=4 n_k=4 n_q=2 d_v=2 out=o.csv {closed}"
+    done = subprocess.run(
+        ["bash", "-c", line], cwd=tmp_path, env=environment(), capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len((tmp_path / "o.csv").read_text(encoding="utf-8").splitlines()) == 2
+
+
+def test_a_job_writes_its_shard_and_nothing_else_where_streams_are_closed(tmp_path: Path) -> None:
+    line = shlex.join([sys.executable, "-m", "sqrtdk.experiments.worked_example"])
+    given = shlex.quote('{"seeds": [42, 43]}')
+    done = subprocess.run(
+        ["bash", "-c", f"{line} {given} shard.csv >&- 2>&- <&-"], cwd=tmp_path, env=environment()
+    )
+    assert done.returncode == 0
+    assert (tmp_path / "shard.csv").read_text(encoding="utf-8").startswith('# {"seeds"')
+
+
+def test_a_reader_that_leaves_early_does_not_keep_the_file_from_being_written(
+    tmp_path: Path,
+) -> None:
+    python = shlex.quote(sys.executable)
+    # More than a pipe holds, so that the second write finds no reader.
+    line = f"{python} -m sqrtdk.run d_k=2 n_k=2 n_q=2 d_v=1 seeds=400 out=o.csv | head -1"
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", line], cwd=tmp_path, env=environment(),
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("d_k,n_k,")
+    assert len((tmp_path / "o.csv").read_text(encoding="utf-8").splitlines()) == 401
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_full_standard_output_is_said_and_the_file_is_written(tmp_path: Path) -> None:
+    line = f"{shlex.quote(sys.executable)} -m sqrtdk.run d_k=2 n_k=2 n_q=2 out=o.csv > /dev/full"
+    done = subprocess.run(
+        ["bash", "-c", line], cwd=tmp_path, env=environment(), capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert done.stderr == "sqrtdk: cannot write to standard output: No space left on device\n"
+    assert len((tmp_path / "o.csv").read_text(encoding="utf-8").splitlines()) == 2
+
+
+def test_the_pipeline_runs_without_standard_streams(tmp_path: Path) -> None:
+    target = "results/mine/worked_example/runs.csv"
+    pipeline = [sys.executable, "-m", "snakemake", "-s", str(ROOT / "Snakefile")]
+    given = ["--config", "name=mine", "experiments=worked_example"]
+    command = shlex.join([*pipeline, target, *given])
+    done = subprocess.run(
+        ["bash", "-c", f"{command} >&- 2>&- <&-"], cwd=tmp_path,
+        env=environment() | {"PYTHONPATH": str(ROOT / "src")},
+    )  # fmt: skip
+    assert done.returncode == 0
+    assert (tmp_path / target).exists()
+
+
+# Large requests
+
+
+def test_thousands_of_rules_may_be_defined_and_a_hundred_used() -> None:
+    rules = {f"r{i}": {"rule": "constant", "value": i + 1} for i in range(3000)}
+    found = compose({"grid": "smoke", "scale_rules": rules, "scaling": ["r1", "r2999"]})
+    assert list(found.settings["scaling"]["scaling"]) == ["r1", "r2999"]
+    with pytest.raises(ConfigError, match=r"^scaling: 3000 names; allowed: at most 100$"):
+        compose({"grid": "smoke", "scale_rules": rules, "scaling": list(rules)})
+    with pytest.raises(ConfigError) as caught:
+        compose({"grid": "smoke", "scale_rules": rules, "scaling": "r9999"})
+    assert len(str(caught.value)) < 1000
+
+
+def test_seeds_with_gaps_are_counted_as_the_shards_that_they_take() -> None:
+    with pytest.raises(ConfigError, match=r"scaling: the grid has 24,008 shards"):
+        compose({"grid": "smoke", "experiments": "scaling", "seed": list(range(0, 6002, 2))})
+
+
+def test_a_list_that_no_job_can_be_told_is_refused_first() -> None:
+    rates = [1e-3 * (1 + i / 1e5) for i in range(10_000)]
+    with pytest.raises(ConfigError, match=r"^learning_rate: 10,000 values are more than one job"):
+        compose({"grid": "smoke", "experiments": "training", "learning_rate": rates})
+
+
+# The order of words
+
+
+@pytest.mark.parametrize(
+    ("given", "right"),
+    [
+        ("--config grid=smoke scaling", "scaling --config grid=smoke"),
+        ("-n --config grid=smoke scaling training", "scaling training -n --config grid=smoke"),
+        ("-C grid=smoke scaling d_k=4", "scaling -C grid=smoke d_k=4"),
+        ("--cores 1 --configfile my.yaml scaling", "scaling --cores 1 --configfile my.yaml"),
+        ("-q scaling --config d_k=4", "scaling -q --config d_k=4"),
+        ("--set-threads scaling", "scaling --set-threads"),
+    ],
+)
+def test_a_target_after_an_option_is_answered_with_the_right_command(
+    given: str, right: str
+) -> None:
+    said = arguments.mistake(shlex.split(given))
+    assert said is not None
+    assert says(said, "'scaling' * targets go first: ")
+    assert said.endswith(f"snakemake {right}")
+
+
+@pytest.mark.parametrize("given", ["scaling --config grid=smoke", "-n scaling -c 1", "--quiet all"])
+def test_a_right_order_is_no_mistake(given: str) -> None:
+    assert arguments.mistake(shlex.split(given)) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("--config grid=smoke scaling", "sqrtdk: 'scaling' * targets go first: * scaling"),
+        ("-q scaling", "sqrtdk: 'scaling' * targets go first"),
+        ("--config training.steps=10", "sqrtdk: training.steps: 10 * training='{steps: 10}'"),
+        ("--config scale_rules.on.exponent=0.3", "scale_rules='{on: {exponent: 0.3}}'"),
+        ("d_k=4", "sqrtdk: 'd_k=4' is a key and no target; allowed: --config d_k=4"),
+        ("--cores 1 ''", "sqrtdk: '' is an empty word"),
+    ],
+)
+def test_snakemake_itself_answers_so(tmp_path: Path, given: str, words: str) -> None:
+    done = snakemake(tmp_path, "-n", *shlex.split(given))
+    assert done.returncode != 0
+    lines = [x for x in done.stderr.splitlines() if not x.startswith(("Using work", "Building D"))]
+    assert len(lines) == 1, done.stderr
+    assert says(lines[0], words), lines

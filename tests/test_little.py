@@ -1,0 +1,80 @@
+"""Runs of little: what a run lacks is left out of its figures, tables and report."""
+
+import warnings
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from inprocess import build
+
+from sqrtdk import curves, summary, tables
+from sqrtdk.experiments.registry import EXAMPLES, EXPERIMENTS
+from sqrtdk.figures import FIGURES
+
+SIZES = ("n_q=2", "d_v=2", "length=2", "hidden=3", "steps=3", "log_every=2", "learning_rate=0.1")
+LITTLE = (*SIZES, "batch=3", "batch_size=3", "d_model=3", "input_sd=1")
+
+RUNS = {
+    # The README's own: nothing has an exact value.
+    "related_alone": (
+        *LITTLE, "hydra=inputs=planted input_laws.planted.cosine=0.8", "d_k=[1,16]", "n_k=[1,4]",
+        "seed=3", "name=007x",
+    ),
+    # No factor among the rules, half the digits, one size.
+    "no_factor": (
+        "experiments=[scaling,related]", "scaling=[qk_norm,soft_cap]", "n_q=2", "d_v=2", "d_k=16",
+        "n_k=4", "dtype=float32", "seeds=2", "name=true",
+    ),
+    # Nothing to compare and nothing to attend to.
+    "one_of_everything": (
+        "scaling=off", "reader=fixed", "d_k=1", "n_k=1", "n_q=1", "d_v=1", "seeds=1", "length=1",
+        "hidden=1", "steps=1", "log_every=1", "learning_rate=0.1", "batch=1", "batch_size=1",
+        "d_model=1", "input_sd=1", "precision=float16", "order=after", "optimizer=sgd",
+        "loss=values", "name=one",
+    ),
+    # Every gradient is zero, and nothing but the arm without a scale.
+    "saturated": (
+        "experiments=[scaling,related]", "hydra=inputs=planted input_laws.planted.cosine=1",
+        "scaling=off", "d_k=4096", "n_k=4", "n_q=2", "d_v=2", "seeds=2", "name=dead",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("given", RUNS.values(), ids=RUNS)
+def test_every_figure_and_the_report_are_made_of_a_run_that_lacks_something(
+    tmp_path: Path, given: tuple[str, ...]
+) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        folder = build(tmp_path, "--config", *given)
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    made = {path.parent.name for path in folder.glob("*/runs.csv")}
+    assert made
+    for experiment in made:
+        for what in FIGURES[experiment]:
+            assert (folder / f"figures/{experiment}-{what}.svg").stat().st_size > 1000
+            assert f"{experiment}-{what}" in page
+        if experiment not in EXAMPLES:
+            schema = summary.columns(EXPERIMENTS[experiment].COLUMNS)
+            assert len(summary.read(folder / experiment / "summary.csv", schema))
+    assert "nan" not in page.split("<main", 1)[-1].replace("-nan", "")
+
+
+def test_a_table_without_rows_has_the_types_of_its_columns(tmp_path: Path) -> None:
+    path = tmp_path / "exact.csv"
+    tables.write_atomically(path, tables.text([], curves.COLUMNS))
+    empty = summary.read(path, curves.COLUMNS)
+    assert empty.empty
+    row = {"d_k": 1.0, "n_k": 2, "n_q": 3, "scaling": "on", "metric": "entropy_nats", "exact": 0.5}
+    tables.write_atomically(path, tables.text([row], curves.COLUMNS))
+    full = summary.read(path, curves.COLUMNS)
+    assert empty.dtypes.to_dict() == full.dtypes.to_dict()
+    assert empty.merge(full, on=["d_k", "n_k", "scaling"]).empty
+    assert pd.concat([empty, full])["n_k"].tolist() == [2]
+
+
+def test_numbers_beyond_the_table_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "exact.csv"
+    path.write_text(f"d_k,n_k,n_q,scaling,metric,exact\n1,{10**30},1,on,x,1\n", encoding="utf-8")
+    with pytest.raises(tables.TableError, match=r"exact\.csv cannot be read as its table"):
+        summary.read(path, curves.COLUMNS)
