@@ -117,14 +117,15 @@ def inspect() -> dict[str, Any] | None:
 
 
 def is_ready(dev: bool) -> bool:
-    """Return whether .venv/ was finished for this folder and lock, and is still whole."""
+    """Return whether .venv/ was finished for this lock, and is still whole."""
     now = inspect()
     try:
         then = json.loads(STAMP.read_text(encoding="utf-8"))
         return (
             now is not None
-            and all(then[name] == now[name] for name in ("folder", "lock", "library"))
+            and all(then[name] == now[name] for name in ("lock", "library"))
             and set(then["packages"]) <= set(now["packages"])
+            and (then["folder"] == now["folder"] or not has_foreign_scripts())
             and then["dev"] >= dev
         )
     except (OSError, ValueError, KeyError, TypeError):
@@ -135,7 +136,8 @@ def set_up(settings: dict[str, str], dev: bool) -> None:
     """Install what uv.lock lists into .venv/, and mark it as finished at the end."""
     uv = find_uv(settings)
     print("run.py: setting up .venv/", file=sys.stderr)
-    STAMP.unlink(missing_ok=True)
+    with contextlib.suppress(NotADirectoryError):
+        STAMP.unlink(missing_ok=True)
     if inspect() is None:
         # Relocatable: its scripts then run where the folder is moved or copied to.
         create = [uv, "venv", "--quiet", "--clear", "--force", "--relocatable", "--no-project"]
@@ -218,7 +220,10 @@ def main(arguments: list[str]) -> None:
         os.chdir(here)
     settings = environment()
     dev = arguments[:1] == ["test"]
-    prepare(settings, dev)
+    try:
+        prepare(settings, dev)
+    except OSError as error:
+        fail("cannot set up: %s" % error)
     if dev:
         os.chdir(ROOT)
         command = ["-m", "pytest", *(as_typed(argument, here) for argument in arguments[1:])]

@@ -73,6 +73,7 @@ def say(text: str, *, end: str = "\n") -> None:
 
 def main() -> None:
     """Run Hydra on the command line; every mistake there ends in one line and exit code 2."""
+    commands.check_code()
     if {"--help", "-h"} & set(sys.argv[1:]):
         try:
             say(usage.text())
