@@ -3,6 +3,7 @@
 import ast
 import importlib.util
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -80,7 +81,7 @@ class Machine:
         (self.bin / "uv").write_text(self.uv, encoding="utf-8")
         (self.bin / "uv").chmod(0o755)
 
-    def run(self, *arguments: str, cwd: Path | None = None, **variables: str) -> Run:
+    def run(self, *arguments: str, cwd: str | Path = "", **variables: str) -> Run:
         """Run the checkout's run.py from a folder, its own if none is given."""
         usual = {name: os.environ[name] for name in ("HOME", "USER") if name in os.environ}
         path = os.pathsep.join([str(self.bin), "/usr/bin", "/bin"])
@@ -403,11 +404,11 @@ def test_old_pythons_can_read_run_py_up_to_the_check_of_their_version() -> None:
 
 def old_pythons() -> Iterator[Path]:
     """Yield the Pythons before 3.11 of this machine."""
-    places = [*os.environ["PATH"].split(os.pathsep), *Path(sys.base_prefix).parent.glob("3.*/bin")]
-    for place in places:
-        for path in sorted(Path(place).glob("python3.[0-9]")) + sorted(
-            Path(place).glob("python3.10")
-        ):
+    others = map(str, Path(sys.base_prefix).parent.glob("3.*/bin"))
+    for place in [*os.environ["PATH"].split(os.pathsep), *others]:
+        for path in sorted(Path(place).glob("python3.*")):
+            if not re.fullmatch(r"python3\.\d+", path.name):
+                continue
             command = [str(path), "-c", "import sys; print(sys.version_info < (3, 11))"]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.stdout == "True\n":
@@ -581,6 +582,10 @@ def test_a_user_without_any_home_gets_one(monkeypatch: pytest.MonkeyPatch, tmp_p
 # Containers
 
 
+Container = tuple[Path, Callable[..., Run]]
+"""A checkout, and a function that runs it as a user who owns nothing."""
+
+
 def as_unknown_user() -> list[str]:
     """Return what starts a command as an unknown user id, without network."""
     if os.getuid() != 0 or sys.platform != "linux":
@@ -606,7 +611,9 @@ def python_of_everybody(prefix: list[str]) -> str:
 
 
 @pytest.fixture(scope="module")
-def container(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Callable[..., Run]]:
+def container(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Container]:
     """A checkout that was set up by root, and a function that runs it as an unknown user id.
 
     That user has a home that cannot be written to, and no network.
@@ -648,7 +655,7 @@ def give(folder: Path) -> None:
 
 
 def test_a_checkout_that_cannot_be_written_to_computes_into_another_folder(
-    container: tuple[Path, Callable[..., Run]],
+    container: Container,
 ) -> None:
     root, run = container
     out = root.parent / "out"
@@ -664,7 +671,7 @@ def test_a_checkout_that_cannot_be_written_to_computes_into_another_folder(
 
 
 def test_the_smoke_run_works_for_an_unknown_user_without_home_and_network(
-    container: tuple[Path, Callable[..., Run]],
+    container: Container,
 ) -> None:
     root, run = container
     give(root)
