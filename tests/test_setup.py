@@ -523,6 +523,21 @@ def test_a_folder_that_python_cannot_search_is_named(tmp_path: Path) -> None:
     assert str(root) in done.stderr
 
 
+def test_a_folder_that_snakemake_takes_for_a_pattern_is_named(
+    tmp_path: Path, environment: Path
+) -> None:
+    root = checkout(tmp_path / "{seed}")
+    done = snakemake_of(root, environment, "-n")
+    assert done.returncode != 0
+    assert done.stderr.splitlines()[-1].startswith(f"sqrtdk: {root / 'src'}: ")
+
+
+def test_a_folder_may_have_any_other_name(tmp_path: Path, environment: Path) -> None:
+    root = checkout(tmp_path / 'it\'s ä 中 $HOME "b" (c) & d;e')
+    done = snakemake_of(root, environment, "results/default/config.yaml")
+    assert done.returncode == 0, done.stderr
+
+
 # Users without a home or a name
 
 
@@ -602,7 +617,7 @@ def as_unknown_user() -> list[str]:
 
 def python_of_everybody(prefix: list[str]) -> str:
     """Return a Python, 3.11 or newer, that another user can run."""
-    code = "import sys, ensurepip; sys.exit(sys.version_info < (3, 11))"
+    code = "import ensurepip, os, sys; os.stat(sys.executable); assert sys.version_info >= (3, 11)"
     for python in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
         command = [*prefix, str(Path(python).resolve()), "-c", code]
         if subprocess.run(command, capture_output=True, check=False).returncode == 0:

@@ -252,6 +252,9 @@ def _prepare_jobs() -> None:
     # Also where the environment is not activated.
     _put_first("PATH", str(Path(sys.executable).parent))
     source = os.environ["SQRTDK_SOURCE"] = str(sources.PACKAGE.parent)
+    if {"{", "}"} & set(source):
+        # It takes the path of the Snakefile for a pattern.
+        sys.exit(f"sqrtdk: {source}: Snakemake allows no braces in the name of a folder")
     _put_first("PYTHONPATH", source)
     # A notebook's or desktop's backend may not exist here.
     os.environ["MPLBACKEND"] = "agg"
