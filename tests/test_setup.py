@@ -547,6 +547,7 @@ def test_a_usual_user_keeps_all_caches(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USER", "ada")
     assert home.variables(str(tmp_path / "own")) == {}
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("variable", ["HOME", *home.CACHES])

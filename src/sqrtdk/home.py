@@ -40,6 +40,7 @@ def variables(folder: str) -> dict[str, str]:
         place = folder if _writable(folder) else tempfile.mkdtemp(prefix="sqrtdk-")
         found |= {name: os.path.join(place, name.lower()) for name in missing}
         if homeless:
+            os.makedirs(place, exist_ok=True)
             found["HOME"] = place
     return found
 
@@ -53,12 +54,11 @@ def _cache(name: str, usual: str) -> str:
 
 
 def _writable(folder: str) -> bool:
-    """Return whether files can be made in a folder, which is created if it does not exist."""
-    if not os.path.isabs(folder):
-        return False
+    """Return whether files can be made in a folder, or in the one that it would be created in."""
+    while not os.path.lexists(folder) and os.path.dirname(folder) != folder:
+        folder = os.path.dirname(folder)
     try:
-        os.makedirs(folder, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
-            return True
+            return os.path.isabs(folder)
     except OSError:
         return False
