@@ -4,11 +4,28 @@
 What is built from what stands here; how it is built is in src/sqrtdk/.
 """
 
+import sys
 from pathlib import Path
+
+# The code next to this file, whatever is installed.
+SOURCE = Path(workflow.basedir, "src")
+sys.path.insert(0, str(SOURCE))
+
+import sqrtdk
+
+if not Path(sqrtdk.__file__).samefile(SOURCE / "sqrtdk" / "__init__.py"):
+    # Snakemake has already loaded the log handler, and with it code that is not this folder's.
+    sys.exit(
+        f"sqrtdk: this environment has the code of {Path(sqrtdk.__file__).parents[2]}, not of "
+        f"{workflow.basedir}; run `python3 run.py`, which uses the code of its own folder"
+    )
 
 from sqrtdk.workflow import PARTS, Workflow, benchmarks, code, pages, prose, reference
 
 flow = Workflow(config, workflow.configfiles)
+
+# Workflow sets both; in an environment of conda's Snakemake takes PYTHONPATH away.
+shell.prefix("set -euo pipefail; export PYTHONPATH=${{PYTHONPATH:-$SQRTDK_SOURCE}}; ")
 
 
 onstart:
@@ -74,7 +91,7 @@ rule configure:
     benchmark:
         f"{flow.folder}/logs/configure.tsv"
     conda:
-        "environment.yml"
+        "envs/jobs.yml"
     shell:
         "python -m sqrtdk.tables {input.request} {output} 2> {log}"
 
@@ -89,7 +106,7 @@ rule measure:
     benchmark:
         "results/shards/{experiment}/{shard}.tsv"
     conda:
-        "environment.yml"
+        "envs/jobs.yml"
     threads: lambda wildcards: flow.threads(wildcards, workflow.cores)
     params:
         slab=flow.slab,
@@ -106,7 +123,7 @@ rule expect:
     benchmark:
         "results/shards/exact/{points}.tsv"
     conda:
-        "environment.yml"
+        "envs/jobs.yml"
     params:
         points=flow.points,
     shell:
@@ -126,7 +143,7 @@ rule merge:
     benchmark:
         f"{flow.folder}/logs/{{experiment}}-merge.tsv"
     conda:
-        "environment.yml"
+        "envs/jobs.yml"
     shell:
         "python -m sqrtdk.runs {input.config} {wildcards.experiment} {output} 2> {log}"
 
@@ -163,7 +180,7 @@ rule curve:
     benchmark:
         f"{flow.folder}/logs/{{experiment}}-curve.tsv"
     conda:
-        "environment.yml"
+        "envs/jobs.yml"
     shell:
         "python -m sqrtdk.curves {input.config} {wildcards.experiment} {output} 2> {log}"
 
@@ -182,7 +199,7 @@ rule summarize:
     benchmark:
         f"{flow.folder}/logs/{{experiment}}-summarize.tsv"
     conda:
-        "environment.yml"
+        "envs/jobs.yml"
     shell:
         "python -m sqrtdk.summary {input.config} {wildcards.experiment}"
         " {input.runs} {input.exact} {output} 2> {log}"
@@ -200,7 +217,7 @@ rule exemplify:
     benchmark:
         f"{flow.folder}/logs/scaling-exemplify.tsv"
     conda:
-        "environment.yml"
+        "envs/jobs.yml"
     shell:
         "python -m sqrtdk.examples {input.config} {output} 2> {log}"
 
@@ -217,7 +234,7 @@ rule spread:
     benchmark:
         f"{flow.folder}/logs/scaling-spread.tsv"
     conda:
-        "environment.yml"
+        "envs/jobs.yml"
     shell:
         "python -m sqrtdk.tails {input.config} {output} 2> {log}"
 
@@ -234,7 +251,7 @@ rule grade:
     benchmark:
         f"{flow.folder}/logs/related-grade.tsv"
     conda:
-        "environment.yml"
+        "envs/jobs.yml"
     shell:
         "python -m sqrtdk.cosines {input.config} {output} 2> {log}"
 
@@ -253,7 +270,7 @@ rule cross:
     benchmark:
         f"{flow.folder}/logs/scaling-cross.tsv"
     conda:
-        "environment.yml"
+        "envs/jobs.yml"
     shell:
         "python -m sqrtdk.crossings {input.config} {input.summary} {input.contrasts} {output}"
         " 2> {log}"
@@ -272,7 +289,7 @@ rule rate:
     benchmark:
         f"{flow.folder}/logs/training-rate.tsv"
     conda:
-        "environment.yml"
+        "envs/jobs.yml"
     shell:
         "python -m sqrtdk.rates {input.config} {input.runs} {output} 2> {log}"
 
@@ -291,7 +308,7 @@ rule twin:
     benchmark:
         f"{flow.folder}/logs/training-twin.tsv"
     conda:
-        "environment.yml"
+        "envs/jobs.yml"
     shell:
         "python -m sqrtdk.twins {input.config} {input.runs} {input.rates} {output} 2> {log}"
 
@@ -349,7 +366,7 @@ for experiment in flow.experiments:
             f"{flow.folder}/logs/{experiment}-draw.tsv"
         localrule: True
         conda:
-            "environment.yml"
+            "envs/jobs.yml"
         params:
             module=f"sqrtdk.figures.{experiment}",
             tables=subpath(input[0], parent=True),
@@ -371,7 +388,7 @@ rule judge:
     benchmark:
         f"{flow.folder}/logs/judge.tsv"
     conda:
-        "environment.yml"
+        "envs/jobs.yml"
     shell:
         "python -m sqrtdk.claims {input.config} {input.tables} {output} 2> {log}"
 
@@ -390,7 +407,7 @@ rule answer:
     benchmark:
         f"{flow.folder}/logs/answer.tsv"
     conda:
-        "environment.yml"
+        "envs/jobs.yml"
     shell:
         "python -m sqrtdk.questions {input.config} {output} 2> {log}"
 
@@ -411,7 +428,7 @@ rule trace:
     benchmark:
         f"{flow.folder}/logs/trace.tsv"
     conda:
-        "environment.yml"
+        "envs/jobs.yml"
     shell:
         'python -m sqrtdk.provenance {output} "$SQRTDK_COMMAND" {input.tables} {input.claims}'
         " 2> {log}"
@@ -434,7 +451,7 @@ rule publish:
     benchmark:
         f"{flow.folder}/logs/publish.tsv"
     conda:
-        "environment.yml"
+        "envs/jobs.yml"
     params:
         folder=subpath(output[0], parent=True),
     shell:
@@ -451,7 +468,7 @@ rule verify:
     log:
         f"{flow.folder}/logs/verify.log",
     conda:
-        "environment.yml"
+        "envs/jobs.yml"
     params:
         folder=flow.folder,
     shell:
@@ -470,7 +487,7 @@ rule time:
     benchmark:
         "results/benchmarks/{part}.tsv"
     conda:
-        "environment.yml"
+        "envs/jobs.yml"
     # Nothing else may run beside it.
     threads: workflow.cores
     shell:
@@ -493,7 +510,7 @@ rule report_speed:
     benchmark:
         "results/benchmarks/page.tsv"
     conda:
-        "environment.yml"
+        "envs/jobs.yml"
     shell:
         "python -m benchmarks.page {input.rounds} {output.table} {output.figure} {output.page}"
         " 2> {log}"
@@ -506,7 +523,7 @@ rule benchmark:
     log:
         "results/benchmarks/benchmark.log",
     conda:
-        "environment.yml"
+        "envs/jobs.yml"
     shell:
         # Not as outputs, which Snakemake deletes before it makes them: they are in the repository.
         "cp {input} docs/ 2> {log}"

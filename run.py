@@ -5,60 +5,233 @@
     python3 run.py --config d_k='[16,64]'       its arguments pass through
     python3 run.py test                         the tests; arguments pass to pytest
 
-Uses uv where it is found and otherwise installs it into .uv/ beside this file.
+Installs the locked packages into .venv/ next to this file, with uv. If uv is not found, it is
+installed into .uv/. Paths of files on the command line are relative to the current folder. Results
+are written next to this file, unless `--directory` names another folder.
 """
 
+import sys
+
+# Every Python 3 has to read this file in order to get here, so it contains no f-strings.
+if sys.version_info < (3, 11):
+    sys.exit("run.py: needs Python 3.11 or newer; this is Python %d.%d.%d" % sys.version_info[:3])
+
+import contextlib
+import fcntl
+import hashlib
+import json
 import os
+import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
+from typing import Any, NoReturn
 
 ROOT = Path(__file__).resolve().parent
+SOURCE = ROOT / "src"
 OWN = ROOT / ".uv"
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+STAMP = VENV / "sqrtdk.json"
 
+sys.path.insert(0, str(SOURCE))
+from sqrtdk import home  # the standard library is all that it needs
 
-def find_uv() -> str:
-    """The path of uv, installed into a folder of its own where there is none."""
-    own = OWN / "bin" / "uv"
-    found = shutil.which("uv")
-    # A shim of a version manager is found and still cannot run.
-    if found and subprocess.run([found, "--version"], capture_output=True).returncode == 0:
-        return found
-    if not own.exists():
-        print(f"run.py: installing uv into {OWN.name}/", file=sys.stderr)
-        create = [sys.executable, "-m", "venv", "--clear", str(OWN)]
-        install = [str(OWN / "bin" / "python"), "-m", "pip", "install", "--quiet", "uv"]
-        for step in (create, install):
-            if subprocess.run(step, env=environment()).returncode != 0:
-                sys.exit(
-                    "run.py: cannot install uv; install it by hand, or on Debian the package "
-                    "python3-venv, and give the command again"
-                )
-    return str(own)
+REDIRECTING = re.compile("PIP_|UV_|PYTHON|VIRTUAL_ENV$|__PYVENV_LAUNCHER__$")
+"""Variables that can make pip, uv or Python use other folders, packages or settings."""
+
+FETCHING = re.compile(
+    "(PIP|UV)_.*(INDEX|LINKS|CERT|TLS|PROXY|HOST|HTTP|TIMEOUT|RETRIES|CACHE|OFFLINE|CONFIG"
+    "|KEYRING|LINK_MODE|CONCURRENT)|PYTHON(UNBUFFERED|FAULTHANDLER)$"
+)
+"""Exceptions: variables that say from where and how to fetch packages, or do no harm."""
+
+FILES = (
+    *("--report", "--report-stylesheet", "--report-metadata", "--archive", "--export-cwl"),
+    *("--conda-prefix", "--apptainer-prefix", "--shadow-prefix", "--generate-unit-tests"),
+)
+"""Options whose path Snakemake would take as relative to its working directory."""
 
 
 def environment() -> dict[str, str]:
-    """This process's environment, without what would turn caches off or point to another one."""
-    # Without bytecode every job of the pipeline would compile its imports again.
-    ignored = ("PYTHONDONTWRITEBYTECODE", "VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME")
-    return {name: value for name, value in os.environ.items() if name not in ignored}
+    """Return the environment of all processes: with this folder's code and packages alone."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if FETCHING.match(name) or not REDIRECTING.match(name)
+    }
+    return kept | {"PYTHONPATH": str(SOURCE)} | home.variables(str(ROOT / ".cache"))
+
+
+def fail(reason: str) -> NoReturn:
+    """End with one line."""
+    sys.exit("run.py: " + reason)
+
+
+def works(settings: dict[str, str], *command: str) -> bool:
+    """Return whether a command starts and ends with exit code 0; its output is dropped."""
+    try:
+        return subprocess.run(command, capture_output=True, env=settings).returncode == 0
+    except OSError:
+        return False
+
+
+def find_uv(settings: dict[str, str]) -> str:
+    """Return the path of uv, after installing it into a folder of its own if there is none."""
+    own = OWN / "bin" / "uv"
+    # A version manager's shim may be found and not run; an interrupted set-up leaves a broken file.
+    for found in (shutil.which("uv"), str(own)):
+        if found and works(settings, found, "--version"):
+            return found
+    print("run.py: installing uv into .uv/", file=sys.stderr)
+    # Also against settings in pip's configuration files.
+    settings = settings | {"PIP_USER": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    create = [sys.executable, "-m", "venv", "--clear", str(OWN)]
+    install = [str(OWN / "bin" / "python"), "-m", "pip", "install", "--quiet", "uv"]
+    for step in (create, install):
+        if subprocess.run(step, env=settings).returncode != 0:
+            break
+    if not works(settings, str(own), "--version"):
+        fail(
+            "cannot install uv; see above, or install it by hand (on Debian, python3-venv may be "
+            "missing), and run the same command again"
+        )
+    return str(own)
+
+
+def inspect() -> dict[str, Any] | None:
+    """Return what identifies the environment in .venv/, or None if its Python does not run."""
+    show_version = "import sys; print('python%d.%d' % sys.version_info[:2])"
+    try:
+        command = [str(PYTHON), "-I", "-S", "-c", show_version]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    library = Path("lib", done.stdout.strip(), "site-packages")
+    return {
+        "folder": str(ROOT),
+        "lock": hashlib.sha256((ROOT / "uv.lock").read_bytes()).hexdigest(),
+        "library": str(library),
+        "packages": sorted(path.name for path in (VENV / library).glob("*.dist-info")),
+    }
+
+
+def is_ready(dev: bool) -> bool:
+    """Return whether .venv/ was finished for this lock, and is still whole."""
+    now = inspect()
+    try:
+        then = json.loads(STAMP.read_text(encoding="utf-8"))
+        return (
+            now is not None
+            and all(then[name] == now[name] for name in ("lock", "library"))
+            and set(then["packages"]) <= set(now["packages"])
+            and (then["folder"] == now["folder"] or not has_foreign_scripts())
+            and then["dev"] >= dev
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def set_up(settings: dict[str, str], dev: bool) -> None:
+    """Install what uv.lock lists into .venv/, and mark it as finished at the end."""
+    uv = find_uv(settings)
+    print("run.py: setting up .venv/", file=sys.stderr)
+    with contextlib.suppress(NotADirectoryError):
+        STAMP.unlink(missing_ok=True)
+    if inspect() is None:
+        # Relocatable: its scripts then run where the folder is moved or copied to.
+        create = [uv, "venv", "--quiet", "--clear", "--force", "--relocatable", "--no-project"]
+        create += ["--python", sys.executable, str(VENV)]
+        if subprocess.run(create, env=settings).returncode != 0:
+            fail("cannot create .venv/; see above")
+    # Without the project itself: its code is found by path, and nothing has to be built.
+    sync = [uv, "sync", "--project", str(ROOT), "--python", str(PYTHON)]
+    sync += ["--frozen", "--inexact", "--no-install-project", *([] if dev else ["--no-dev"])]
+    if has_foreign_scripts():
+        # uv's own environments are not relocatable. Without network their scripts stay broken.
+        works(settings, *sync, "--reinstall")
+    if subprocess.run(sync, env=settings).returncode != 0:
+        fail("cannot install the packages into .venv/; see above")
+    found = inspect()
+    if found is None:
+        fail("the Python in .venv/ does not run; delete .venv/ and run the same command again")
+    # For .venv/bin/python without this file. Relative, so that a copy finds its own code; the name
+    # sorts before that of an editable install, which may point to another folder.
+    link = VENV / found["library"] / "00-sqrtdk.pth"
+    link.write_text(os.path.relpath(SOURCE, link.parent) + "\n", encoding="utf-8")
+    STAMP.write_text(json.dumps({**found, "dev": dev}) + "\n", encoding="utf-8")
+
+
+def has_foreign_scripts() -> bool:
+    """Return whether the scripts of .venv/ start the Python of another folder."""
+    try:
+        first = (VENV / "bin" / "snakemake").read_text(encoding="utf-8").partition("\n")[0]
+    except (OSError, UnicodeDecodeError):
+        return False
+    return first.startswith("#!/") and first != "#!/bin/sh" and str(VENV) not in first
+
+
+def prepare(settings: dict[str, str], dev: bool) -> None:
+    """Set up what is missing; one process at a time."""
+    if is_ready(dev):
+        return
+    if os.pathsep in str(ROOT):
+        fail("%s: Python finds no code in a folder whose name contains %r" % (ROOT, os.pathsep))
+    if not os.access(ROOT, os.W_OK):
+        fail("cannot write to %s; set it up as a user who can, or copy it" % ROOT)
+    folder = os.open(ROOT, os.O_RDONLY)
+    # Some file systems have no locks.
+    with contextlib.suppress(OSError):
+        fcntl.flock(folder, fcntl.LOCK_EX)
+    if not is_ready(dev):
+        set_up(settings, dev)
+    os.close(folder)
+
+
+def as_typed(argument: str, here: Path) -> str:
+    """Return pytest's argument, as an absolute path if it is one in the folder `here`."""
+    return str(here / argument) if (here / argument.partition("::")[0]).exists() else argument
+
+
+def for_snakemake(arguments: list[str], here: Path) -> list[str]:
+    """Return Snakemake's arguments, for a user who may be in a folder other than this one."""
+    if here == ROOT:
+        return arguments
+    # First, because the last of several counts.
+    result = ["--snakefile", str(ROOT / "Snakefile"), "--directory", str(ROOT)]
+    # Named, because Snakemake would take a folder `default` here for its profile.
+    result += ["--workflow-profile", str(ROOT / "profiles" / "default")]
+    for previous, argument in zip(["", *arguments], arguments, strict=False):
+        option, equals, value = argument.partition("=")
+        if previous in FILES and not argument.startswith("-"):
+            argument = str(here / argument)
+        elif equals and option in FILES:
+            argument = option + equals + str(here / value)
+        result.append(argument)
+    return result
 
 
 def main(arguments: list[str]) -> None:
-    """Run pytest for `test`, otherwise snakemake, in the locked environment."""
-    if sys.version_info < (3, 11):
-        sys.exit(f"run.py: needs Python 3.11 or newer; this is {sys.version.split()[0]}")
-    if arguments[:1] == ["test"]:
-        command = ["pytest", *arguments[1:]]
+    """Run pytest for `test`, otherwise Snakemake, in the locked environment."""
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:
+        here = ROOT
+        os.chdir(here)
+    settings = environment()
+    dev = arguments[:1] == ["test"]
+    try:
+        prepare(settings, dev)
+    except OSError as error:
+        fail("cannot set up: %s" % error)
+    if dev:
+        os.chdir(ROOT)
+        command = ["-m", "pytest", *(as_typed(argument, here) for argument in arguments[1:])]
     else:
-        command = ["--no-dev", "snakemake", *arguments]
-    os.chdir(ROOT)
-    uv = find_uv()
-    # What uv does is of interest the first time, when it takes a minute.
-    quiet = ["--quiet"] if (ROOT / ".venv").exists() else []
+        # -P: a file random.py or json.py in the current folder is not to be imported.
+        command = ["-P", "-m", "snakemake", *for_snakemake(arguments, here)]
     # Replaces this process: Ctrl-C then reaches the run alone, which ends in its own time.
-    os.execve(uv, [uv, "run", "--frozen", *quiet, *command], environment())
+    os.execve(PYTHON, [str(PYTHON), *command], settings)
 
 
 if __name__ == "__main__":

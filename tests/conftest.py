@@ -15,6 +15,9 @@ from sqrtdk import config
 
 ROOT = Path(sqrtdk.__file__).resolve().parents[2]
 
+# Processes that tests start run this folder's code too, whatever is installed.
+os.environ["PYTHONPATH"] = str(ROOT / "src")
+
 Run = subprocess.CompletedProcess[str]
 
 

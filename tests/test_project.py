@@ -1,7 +1,6 @@
 """The project's own files agree with each other."""
 
 import re
-import shlex
 import tomllib
 from pathlib import Path
 
@@ -10,6 +9,9 @@ import yaml
 from conftest import ROOT, by_hand, snakemake
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
+
+from campaigns import readme
+from sqrtdk import __version__
 
 # Names that differ between PyPI and conda-forge or bioconda.
 CONDA = {
@@ -51,6 +53,12 @@ def test_conda_channels_are_in_the_order_that_finds_snakemake() -> None:
     assert environment["channels"] == ["conda-forge", "bioconda", "nodefaults"]
 
 
+def test_the_version_is_the_same_everywhere() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert __version__ == project["version"] == citation["version"]
+
+
 def test_the_readme_is_short_and_every_file_that_it_names_exists() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert len(text.splitlines()) < 100
@@ -60,19 +68,9 @@ def test_the_readme_is_short_and_every_file_that_it_names_exists() -> None:
         assert (ROOT / name).exists(), name
 
 
-def commands() -> list[list[str]]:
-    """The commands that the README shows, continued lines joined, comments off."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8").replace("\\\n", " ")
-    lines = [line.strip() for line in text.splitlines() if line.startswith("    ")]
-    shown = ("python3 run.py", "uv run python -m sqrtdk.run")
-    found = [shlex.split(line, comments=True) for line in lines if line.startswith(shown)]
-    # The tests would run themselves.
-    return [command for command in found if command != ["python3", "run.py", "test"]]
-
-
-@pytest.mark.parametrize("command", commands(), ids=" ".join)
+@pytest.mark.parametrize("command", readme.shown(), ids=" ".join)
 def test_every_command_of_the_readme_works(tmp_path: Path, command: list[str]) -> None:
-    (tmp_path / "my.yaml").write_text("d_k: [16, 64]\nname: mine\n", encoding="utf-8")
+    (tmp_path / "my.yaml").write_text(readme.MY_YAML, encoding="utf-8")
     if command[0] == "uv":
         done = by_hand(tmp_path, *command[5:])
     else:

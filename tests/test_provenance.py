@@ -73,7 +73,7 @@ def test_absolute_paths_of_a_command_lose_their_folders(command: str, shown: str
 
 
 def test_a_home_with_a_space_is_cut_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Path, "home", lambda: Path("/home/ada lovelace"))
+    monkeypatch.setenv("HOME", "/home/ada lovelace")
     command = "snakemake --configfile '/home/ada lovelace/grids/mine.yaml'"
     assert provenance.without_folders(command) == "snakemake --configfile 'mine.yaml'"
 
@@ -98,6 +98,39 @@ def test_the_revision_is_that_of_the_code_and_says_when_it_was_changed(tmp_path:
     changed = provenance.revision(tmp_path)
     assert changed["changed"] is True
     assert changed["revision"] == f"{clean['revision']}-dirty"
+
+
+def test_the_revision_is_that_of_the_code_also_inside_a_hook_of_another_repository(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("mine", "others"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text(f"{name} = 1\n", encoding="utf-8")
+        git(tmp_path / name, "init", "-q")
+        git(tmp_path / name, "add", ".")
+        git(tmp_path / name, "commit", "-q", "-m", name)
+    expected = provenance.revision(tmp_path / "mine")
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "others" / ".git"))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "others" / ".git" / "index"))
+    assert provenance.revision(tmp_path / "mine") == expected
+
+
+def test_the_revision_is_known_to_a_user_who_does_not_own_the_folder(tmp_path: Path) -> None:
+    if os.getuid() != 0 or not hasattr(os, "chown"):
+        pytest.skip("only root can give a folder to somebody else")
+    (tmp_path / "__init__.py").write_text("one = 1\n", encoding="utf-8")
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-q", "-m", "One")
+    for path in (tmp_path, *tmp_path.rglob("*")):
+        os.chown(path, 12345, 12345)
+    assert provenance.revision(tmp_path)["changed"] is False
+
+
+def test_a_user_without_a_home_has_a_record_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+    command = "snakemake --configfile /grids/mine.yaml"
+    assert provenance.without_folders(command) == "snakemake --configfile mine.yaml"
 
 
 def test_without_git_the_revision_is_unknown(

@@ -1,8 +1,9 @@
 """The name under which Snakemake finds sqrtdk's way of reporting a run: `--logger sqrtdk`."""
 
 import argparse
+import os
 
-from sqrtdk import commands
+from sqrtdk import commands, home
 from sqrtdk.progress import LogHandler
 
 __all__ = ["LogHandler"]
@@ -11,3 +12,6 @@ __all__ = ["LogHandler"]
 # with its usage, which is longer than a screen, and end with what is wrong.
 _METHOD = "error"
 setattr(argparse.ArgumentParser, _METHOD, commands.Parser.error)
+
+# Snakemake next looks for its cache, and ends with a traceback if it cannot create it.
+os.environ.update(home.variables(os.path.abspath(".snakemake/cache")))

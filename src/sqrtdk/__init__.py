@@ -2,6 +2,8 @@
 
 import os
 
+__version__ = "0.1.0"
+
 # Before NumPy loads. More BLAS threads would change bits, and workers are processes: two of one
 # thread are faster than one of two.
 for _name in (

@@ -6,6 +6,7 @@ This module imports nothing heavy, because every shard job reads it.
 import argparse
 import difflib
 import json
+import os
 import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -43,6 +44,7 @@ def run(main: Callable[[], None], *names: str) -> None:
     A mistake and what the operating system refuses is answered; any other error is the program's.
     """
     stdio.ensure()
+    check_code()
     given = sys.argv[1:]
     needed = sum(not name.endswith("...") for name in names)
     try:
@@ -52,6 +54,27 @@ def run(main: Callable[[], None], *names: str) -> None:
         main()
     except (MistakeError, OSError) as error:
         answer(error)
+
+
+def check_code() -> None:
+    """End if the current folder has other code of this package than what is running.
+
+    An environment that was copied with its folder, or is still active from another folder, would
+    otherwise run its own code without a word.
+    """
+    # A pipeline has chosen the code of its jobs, whose folder may be any.
+    if "SQRTDK_SOURCE" in os.environ:
+        return
+    here = os.path.join("src", "sqrtdk", "__init__.py")
+    running = os.path.join(os.path.dirname(__file__), "__init__.py")
+    if os.path.exists(here) and not os.path.samefile(here, running):
+        source = os.path.dirname(os.path.dirname(running))
+        answer(
+            MistakeError(
+                f"this environment has the code of {source}, not of this folder; "
+                "set PYTHONPATH=src, or use the environment of this folder"
+            )
+        )
 
 
 def answer(error: BaseException) -> NoReturn:

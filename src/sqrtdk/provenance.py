@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from sqrtdk import commands, tables
+from sqrtdk import __version__, commands, tables
 
 PACKAGES = ("numpy", "ml-dtypes", "scipy", "pandas", "matplotlib", "hydra-core", "snakemake")
 UNKNOWN = "unknown"
@@ -35,7 +35,8 @@ def without_folders(command: str) -> str:
     >>> without_folders("snakemake --configfile /home/ada/grid.yaml --config d_k='[1,2]'")
     "snakemake --configfile grid.yaml --config d_k='[1,2]'"
     """
-    home = f"{Path.home()}/"
+    # A user without a name or a home has only "~".
+    home = f"{os.path.expanduser('~')}/"
     # First as it is, because a home may have a space, where the pattern would stop.
     return _FOLDER.sub("", command.replace(home, "/") if len(home) > 2 else command)
 
@@ -58,9 +59,13 @@ def revision(folder: Path) -> dict[str, Any]:
 
 def _git(folder: Path, *arguments: str) -> str:
     """What git answers, or nothing where it fails in any way."""
+    # A container's user may not own the folder, which git would refuse to read.
+    command = ["git", "-c", "safe.directory=*", *arguments]
+    # In a hook, git's variables name the repository of the hook.
+    others = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
         done = subprocess.run(
-            ["git", *arguments], cwd=folder, capture_output=True, text=True, timeout=20, check=False
+            command, cwd=folder, env=others, capture_output=True, text=True, timeout=20, check=False
         )
     except (OSError, subprocess.SubprocessError):
         return ""
@@ -172,7 +177,8 @@ def provenance(command: str, paths: Iterable[Path], folder: Path) -> dict[str, A
     return {
         "command": without_folders(command),
         "time_utc": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
-        "sqrtdk": metadata.version("sqrtdk"),
+        # Not of the installed package, which may be another one's code.
+        "sqrtdk": __version__,
         "code": revision(Path(__file__).resolve().parent),
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "packages": versions(),

@@ -66,6 +66,7 @@ def show(rows: list[Row], columns: tuple[Column, ...], *, header: bool) -> None:
 def main() -> None:
     """Run Hydra on the command line; every mistake there ends in one line and exit code 2."""
     stdio.ensure()
+    commands.check_code()
     if {"--help", "-h"} & set(sys.argv[1:]):
         try:
             stdio.say(usage.text())

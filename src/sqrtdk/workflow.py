@@ -17,6 +17,7 @@ from sqrtdk import (
     curves,
     disk,
     exact,
+    home,
     interrupts,
     lock,
     progress,
@@ -62,8 +63,7 @@ class Workflow:
     """One run, as Snakemake's `config` describes it. Bad input raises WorkflowError."""
 
     def __init__(self, values: Mapping[str, Any], files: Sequence[Path] = ()) -> None:
-        # Jobs call `python`; it has to be this one, also where the environment is not activated.
-        os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+        _prepare_jobs()
         arguments = sys.argv[1:]
         interrupts.install()
         # Not a parameter of a rule: a new command line alone makes no result stale.
@@ -257,6 +257,26 @@ class Workflow:
             progress.keep_log(self.folder / "logs" / "progress.log")
         except OSError as error:
             raise _unwritable(error) from None
+
+
+def _prepare_jobs() -> None:
+    """Set the environment variables that make jobs run this Python and this package's code."""
+    # Also where the environment is not activated.
+    _put_first("PATH", str(Path(sys.executable).parent))
+    source = os.environ["SQRTDK_SOURCE"] = str(sources.PACKAGE.parent)
+    if {"{", "}"} & set(source):
+        # It takes the path of the Snakefile for a pattern.
+        sys.exit(f"sqrtdk: {source}: Snakemake allows no braces in the name of a folder")
+    _put_first("PYTHONPATH", source)
+    # A notebook's or desktop's backend may not exist here.
+    os.environ["MPLBACKEND"] = "agg"
+    # Again, because Snakemake may run without the plugin that has done it.
+    os.environ.update(home.variables(str(Path(".snakemake/cache").resolve())))
+
+
+def _put_first(name: str, folder: str) -> None:
+    rest = os.environ.get(name)
+    os.environ[name] = os.pathsep.join([folder, rest]) if rest else folder
 
 
 def _unwritable(error: OSError) -> WorkflowError:

@@ -1,0 +1,86 @@
+"""Run every command that the README shows, for real, on the smoke grid.
+
+    python -m campaigns.readme
+
+Commands of run.py get `grid=smoke` and results in a scratch folder, which they share, as a user's
+would. A command is lost if its exit code is not 0 or if the report or table that it makes is not
+there.
+"""
+
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from sqrtdk import commands
+
+ROOT = Path(__file__).resolve().parents[1]
+
+PIPELINE = ["python3", "run.py"]
+BY_HAND = ["uv", "run", "python", "-m", "sqrtdk.run"]
+
+MY_YAML = "d_k: [16, 64]\nname: from_file\n"
+"""What a user's own configuration may contain; the README names the file alone."""
+
+
+def shown() -> list[list[str]]:
+    """Return the README's commands as words, without the one that starts these tests."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8").replace("\\\n", " ")
+    lines = [line.strip() for line in text.splitlines() if line.startswith("    ")]
+    starts = tuple(shlex.join(start) for start in (PIPELINE, BY_HAND))
+    found = [shlex.split(line, comments=True) for line in lines if line.startswith(starts)]
+    return [words for words in found if words != [*PIPELINE, "test"]]
+
+
+def on_the_smoke_grid(words: list[str], folder: Path) -> list[str]:
+    """Return a shown command as it is run here, with its results in `folder`."""
+    if words[: len(BY_HAND)] == BY_HAND:
+        return [sys.executable, "-m", *words[len(BY_HAND) - 1 :]]
+    arguments = words[len(PIPELINE) :]
+    if "grid=smoke" not in arguments:
+        place = arguments.index("--config") if "--config" in arguments else len(arguments)
+        arguments = [*arguments[:place], "--config", "grid=smoke", *arguments[place + 1 :]]
+    return [sys.executable, str(ROOT / "run.py"), "--directory", str(folder), *arguments]
+
+
+def missing(words: list[str], folder: Path) -> str:
+    """Return the file that a command should have made and has not, or nothing."""
+    if words[: len(BY_HAND)] == BY_HAND:
+        made = [word.removeprefix("out=") for word in words if word.startswith("out=")]
+    else:
+        names = [word.removeprefix("name=") for word in words if word.startswith("name=")]
+        name = "from_file" if "--configfile" in words else (names or ["default"])[0]
+        made = [f"results/{name}/scaling/summary.csv"]
+        if "scaling" not in words:
+            made.append(f"results/{name}/report.html")
+    return next((path for path in made if not (folder / path).is_file()), "")
+
+
+def main() -> None:
+    """Run all commands; exit 1 if one of them is lost."""
+    commands.Parser(description=__doc__).parse_args()
+    lost = 0
+    found = shown()
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        (folder / "my.yaml").write_text(MY_YAML, encoding="utf-8")
+        for words in found:
+            began = time.monotonic()
+            done = subprocess.run(
+                on_the_smoke_grid(words, folder),
+                cwd=folder, capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            absent = missing(words, folder)
+            wrong = f"exit code {done.returncode}" if done.returncode else absent and f"no {absent}"
+            lost += bool(wrong)
+            print(f"{wrong or 'ok'}: {shlex.join(words)} ({time.monotonic() - began:.0f} s)")
+            if wrong:
+                print(done.stdout[-2000:], done.stderr[-4000:], sep="\n", flush=True)
+    print(f"{len(found)} commands of the README, {lost} lost")
+    sys.exit(lost > 0)
+
+
+if __name__ == "__main__":
+    main()

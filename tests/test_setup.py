@@ -1,0 +1,785 @@
+"""The project starts in copied, moved, unwritable and half-finished places, for every user."""
+
+import ast
+import importlib.util
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import yaml
+from conftest import ROOT, Run
+
+from sqrtdk import home
+
+UNKNOWN = 12345
+"""A user id that no system has a name for."""
+
+NOT_COPIED = shutil.ignore_patterns(
+    ".git",
+    ".venv",
+    ".uv",
+    ".cache",
+    ".snakemake",
+    "results",
+    "__pycache__",
+    ".*_cache",
+    ".hypothesis",
+)
+
+SITE = Path(importlib.util.find_spec("snakemake").origin).parents[1]  # type: ignore[union-attr, arg-type]
+
+FAKE_UV = """#!/bin/sh
+echo "$@" >> '{log}'
+case "$1" in
+    --version) echo "uv 0.0" ;;
+    venv) for last; do :; done; rm -rf "$last"; cp -a '{environment}' "$last" ;;
+    sync) test ! -e '{log}.offline' ;;
+esac
+"""
+
+
+def checkout(folder: Path) -> Path:
+    """Copy the project without what is installed or computed."""
+    shutil.copytree(ROOT, folder, ignore=NOT_COPIED)
+    return folder
+
+
+def bare_environment(folder: Path) -> Path:
+    """Make an environment with the packages of this one, but without the project."""
+    command = [sys.executable, "-m", "venv", "--without-pip", str(folder)]
+    subprocess.run(command, check=True, capture_output=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    for path in SITE.iterdir():
+        if "sqrtdk" not in path.name and path.name != "_virtualenv.pth":
+            (site / path.name).symlink_to(path)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return bare_environment(tmp_path_factory.mktemp("bare") / "environment")
+
+
+class Machine:
+    """A checkout that was never set up, and a machine whose uv needs no network."""
+
+    def __init__(self, folder: Path, environment: Path) -> None:
+        self.folder = folder
+        self.root = checkout(folder / "project")
+        self.log = folder / "uv.log"
+        self.bin = folder / "bin"
+        self.bin.mkdir()
+        self.uv = FAKE_UV.format(log=self.log, environment=environment)
+        (self.bin / "uv").write_text(self.uv, encoding="utf-8")
+        (self.bin / "uv").chmod(0o755)
+
+    def run(self, *arguments: str, cwd: str | Path = "", **variables: str) -> Run:
+        """Run the checkout's run.py from a folder, its own if none is given."""
+        usual = {name: os.environ[name] for name in ("HOME", "USER") if name in os.environ}
+        path = os.pathsep.join([str(self.bin), "/usr/bin", "/bin"])
+        return subprocess.run(
+            [sys.executable, str(self.root / "run.py"), *arguments],
+            cwd=cwd or self.root, env=usual | {"PATH": path} | variables,
+            capture_output=True, text=True, timeout=600, check=False,
+        )  # fmt: skip
+
+    def calls(self) -> list[str]:
+        """Return which of its commands uv was called with, and forget them."""
+        found = self.log.read_text(encoding="utf-8").split("\n")[:-1] if self.log.exists() else []
+        self.log.unlink(missing_ok=True)
+        return [line.split()[0] for line in found if line != "--version"]
+
+    def turn_off_network(self) -> None:
+        Path(f"{self.log}.offline").touch()
+
+
+@pytest.fixture
+def machine(tmp_path: Path, environment: Path) -> Machine:
+    return Machine(tmp_path, environment)
+
+
+def loaded(path: Path) -> ModuleType:
+    """Return run.py as a module."""
+    spec = importlib.util.spec_from_file_location("run_of_a_test", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    before = list(sys.path)
+    spec.loader.exec_module(module)
+    sys.path[:] = before
+    return module
+
+
+# Setting up
+
+
+def test_the_first_command_sets_up_and_the_next_one_asks_nobody(machine: Machine) -> None:
+    first = machine.run("--version")
+    assert first.returncode == 0, first.stderr
+    assert machine.calls() == ["venv", "sync"]
+    second = machine.run("--version")
+    assert (second.stdout, second.stderr) == (first.stdout, "")
+    assert machine.calls() == []
+
+
+def test_a_finished_environment_is_used_without_network_after_files_were_touched(
+    machine: Machine,
+) -> None:
+    machine.run("--version")
+    machine.turn_off_network()
+    for name in ("pyproject.toml", "uv.lock", "src/sqrtdk/__init__.py"):
+        (machine.root / name).touch()
+    assert machine.run("--version").returncode == 0
+
+
+def test_another_lock_is_installed(machine: Machine) -> None:
+    machine.run("--version")
+    machine.calls()
+    with (machine.root / "uv.lock").open("a", encoding="utf-8") as file:
+        file.write("# newer\n")
+    machine.run("--version")
+    assert machine.calls() == ["sync"]
+
+
+def lose_python(venv: Path) -> None:
+    for path in venv.glob("bin/python*"):
+        path.unlink()
+
+
+def lose_base_python(venv: Path) -> None:
+    (venv / "bin" / "python").unlink()
+    (venv / "bin" / "python").symlink_to("/nowhere/python3")
+
+
+def hold_another_systems_python(venv: Path) -> None:
+    (venv / "bin" / "python").unlink()
+    (venv / "bin" / "python").write_bytes(b"\xcf\xfa\xed\xfe")
+    (venv / "bin" / "python").chmod(0o755)
+
+
+def lose_a_package(venv: Path) -> None:
+    next(venv.glob("lib/python*/site-packages/numpy-*.dist-info")).unlink()
+
+
+def lose_the_mark(venv: Path) -> None:
+    (venv / "sqrtdk.json").unlink()
+
+
+def cut_the_mark(venv: Path) -> None:
+    (venv / "sqrtdk.json").write_text('{"folder": ', encoding="utf-8")
+
+
+def lose_everything(venv: Path) -> None:
+    shutil.rmtree(venv)
+    venv.mkdir()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lose_python, lose_base_python, hold_another_systems_python, lose_a_package, lose_the_mark,
+        cut_the_mark, lose_everything,
+    ],
+)  # fmt: skip
+def test_a_half_finished_or_damaged_environment_is_set_up_again(
+    machine: Machine, damage: Callable[[Path], None]
+) -> None:
+    machine.run("--version")
+    machine.calls()
+    damage(machine.root / ".venv")
+    again = machine.run("--version")
+    assert again.returncode == 0, again.stderr
+    assert machine.calls()[-1] == "sync"
+
+
+def test_a_set_up_that_fails_ends_with_one_line_and_the_next_one_starts_over(
+    machine: Machine,
+) -> None:
+    machine.turn_off_network()
+    failed = machine.run("--version")
+    assert failed.returncode == 1
+    assert failed.stderr.splitlines()[-1].startswith("run.py: cannot install the packages")
+    Path(f"{machine.log}.offline").unlink()
+    assert machine.run("--version").returncode == 0
+
+
+@pytest.fixture
+def without_uv(machine: Machine) -> Machine:
+    """A machine without uv, and with an index of packages that has it."""
+    (machine.bin / "uv").unlink()
+    if importlib.util.find_spec("ensurepip") is None:
+        pytest.skip("this Python cannot make an environment with pip")
+    with zipfile.ZipFile(machine.folder / "uv-0.0-py3-none-any.whl", "w") as wheel:
+        script = zipfile.ZipInfo("uv-0.0.data/scripts/uv")
+        script.external_attr = (stat.S_IFREG | 0o755) << 16
+        wheel.writestr(script, machine.uv)
+        about = "uv-0.0.dist-info"
+        wheel.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: uv\nVersion: 0.0\n")
+        wheel.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        names = (*wheel.namelist(), f"{about}/RECORD")
+        wheel.writestr(f"{about}/RECORD", "".join(f"{name},,\n" for name in names))
+    return machine
+
+
+def fetching(machine: Machine) -> dict[str, str]:
+    return {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(machine.folder)}
+
+
+def leave_it_empty(uv: Path) -> None:
+    uv.touch()
+
+
+def leave_it_half(uv: Path) -> None:
+    uv.write_bytes(b"\x7fELF")
+    uv.chmod(0o755)
+
+
+def leave_a_folder(uv: Path) -> None:
+    uv.mkdir()
+
+
+@pytest.mark.parametrize("leave", [leave_it_empty, leave_it_half, leave_a_folder])
+def test_what_an_interrupted_set_up_leaves_is_not_taken_for_uv(
+    tmp_path: Path, leave: Callable[[Path], None]
+) -> None:
+    leave(tmp_path / "uv")
+    assert not loaded(ROOT / "run.py").works({}, str(tmp_path / "uv"), "--version")
+
+
+def test_uv_is_installed_again_after_an_interrupted_set_up(without_uv: Machine) -> None:
+    own = without_uv.root / ".uv" / "bin"
+    own.mkdir(parents=True)
+    leave_it_empty(own / "uv")
+    done = without_uv.run("--version", **fetching(without_uv))
+    assert done.returncode == 0, done.stderr
+    assert without_uv.calls() == ["venv", "sync"]
+
+
+def test_settings_of_pip_uv_and_python_do_not_move_what_is_installed(without_uv: Machine) -> None:
+    nowhere = str(without_uv.folder / "nowhere")
+    switches = ("PIP_USER", "PIP_REQUIRE_VIRTUALENV", "PIP_DRY_RUN", "UV_LOCKED", "UV_NO_SYNC")
+    places = (
+        *("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_PYTHON", "PIP_CONSTRAINT"),
+        *("UV_PROJECT", "UV_PROJECT_ENVIRONMENT", "UV_PYTHON", "UV_WORKING_DIRECTORY"),
+        *("PYTHONUSERBASE", "PYTHONSTARTUP", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX"),
+    )
+    done = without_uv.run(
+        "--version",
+        **fetching(without_uv),
+        **dict.fromkeys(switches, "1"),
+        **dict.fromkeys(places, nowhere),
+        PYTHONWARNINGS="error",
+    )
+    assert done.returncode == 0, done.stderr
+    assert not Path(nowhere).exists()
+    assert (without_uv.root / ".uv" / "bin" / "uv").exists()
+
+
+def test_a_machine_that_cannot_install_uv_says_what_to_do_in_its_last_line(
+    without_uv: Machine,
+) -> None:
+    done = without_uv.run("--version", PIP_NO_INDEX="1")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("run.py: cannot install uv; ")
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [
+        ("PIP_INDEX_URL", True), ("PIP_CERT", True), ("PIP_TRUSTED_HOST", True),
+        ("UV_DEFAULT_INDEX", True), ("UV_OFFLINE", True), ("UV_INDEX_MINE_PASSWORD", True),
+        ("HTTPS_PROXY", True), ("PYTHONUNBUFFERED", True), ("SLURM_JOB_ID", True),
+        ("PIP_USER", False), ("PIP_NO_BINARY", False), ("PIP_NO_DEPS", False),
+        ("UV_FROZEN", False), ("UV_NO_SYNC", False), ("UV_NO_DEV", False), ("UV_PYTHON", False),
+        ("PYTHONHOME", False), ("PYTHONOPTIMIZE", False), ("PYTHONDONTWRITEBYTECODE", False),
+        ("PYTHONIOENCODING", False), ("VIRTUAL_ENV", False),
+    ],
+)  # fmt: skip
+def test_variables_are_kept_if_they_only_say_where_to_fetch_from(
+    monkeypatch: pytest.MonkeyPatch, name: str, kept: bool
+) -> None:
+    monkeypatch.setenv(name, "x")
+    assert (loaded(ROOT / "run.py").environment().get(name) == "x") is kept
+
+
+# Copied and moved
+
+
+def test_a_copy_runs_its_own_code_and_works_without_the_original(machine: Machine) -> None:
+    machine.run("--version")
+    original, machine.root = machine.root, machine.folder / "a cöpy"
+    shutil.copytree(original, machine.root, symlinks=True)
+    shutil.rmtree(original)
+    machine.turn_off_network()
+    with (machine.root / "src/sqrtdk/tables.py").open("a", encoding="utf-8") as file:
+        file.write('\nprint("code of the copy", file=sys.stderr)\n')
+    done = machine.run("results/default/config.yaml")
+    assert done.returncode == 0, done.stderr
+    assert "code of the copy" in done.stderr
+    log = machine.root / "results/default/logs/configure.log"
+    assert "code of the copy" in log.read_text(encoding="utf-8")
+    by_path = [f"{machine.root}/.venv/bin/python", "-c", "import sqrtdk; print(sqrtdk.__file__)"]
+    found = subprocess.run(by_path, env={}, capture_output=True, text=True, check=True)
+    assert Path(found.stdout.strip()) == machine.root / "src/sqrtdk/__init__.py"
+
+
+def test_a_moved_folder_works_without_network(machine: Machine) -> None:
+    machine.run("--version")
+    machine.root = machine.root.rename(machine.folder / "moved")
+    machine.turn_off_network()
+    done = machine.run("--version")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_scripts_of_another_folder_are_replaced(machine: Machine) -> None:
+    machine.run("--version")
+    machine.calls()
+    for name in ("snakemake", "pytest"):
+        script = machine.root / ".venv" / "bin" / name
+        script.write_text("#!/elsewhere/.venv/bin/python\n", encoding="utf-8")
+    lose_the_mark(machine.root / ".venv")
+    machine.run("--version")
+    assert machine.calls() == ["sync", "sync"]
+
+
+def snakemake_of(root: Path, environment: Path, *arguments: str, **variables: str) -> Run:
+    """Run bare Snakemake in a checkout, with an environment that may have other code."""
+    return subprocess.run(
+        [str(environment / "bin" / "python"), "-P", "-m", "snakemake", *arguments],
+        cwd=root,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(root), "USER": "ada"} | variables,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+
+
+def test_snakemake_with_the_code_of_another_folder_is_refused_in_one_line(
+    tmp_path: Path, environment: Path
+) -> None:
+    original, copy = checkout(tmp_path / "original"), checkout(tmp_path / "copy")
+    done = snakemake_of(copy, environment, "-n", PYTHONPATH=str(original / "src"))
+    assert done.returncode != 0
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("sqrtdk: ")]
+    assert str(original) in line
+    assert str(copy) in line
+    assert "Traceback" not in done.stderr
+    assert not (copy / "results").exists()
+
+
+@pytest.mark.parametrize(
+    "module", [["sqrtdk.run", "d_k=4"], ["sqrtdk.verify", "results/default"]], ids=lambda m: m[0]
+)
+def test_a_command_by_hand_refuses_the_code_of_another_folder(
+    tmp_path: Path, module: list[str]
+) -> None:
+    copy = checkout(tmp_path / "copy")
+    # The tests' own code is that of ROOT.
+    command = [sys.executable, "-m", *module]
+    done = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"sqrtdk: this environment has the code of {ROOT / 'src'}, ")
+
+
+# Other Pythons
+
+
+def test_old_pythons_can_read_run_py_up_to_the_check_of_their_version() -> None:
+    tree = ast.parse((ROOT / "run.py").read_text(encoding="utf-8"), feature_version=(3, 7))
+    assert not [node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
+    _docstring, imported, check = tree.body[:3]
+    assert ast.unparse(imported) == "import sys"
+    assert ast.unparse(check).startswith("if sys.version_info < (3, 11):\n    sys.exit(")
+
+
+def old_pythons() -> Iterator[Path]:
+    """Yield the Pythons before 3.11 of this machine."""
+    others = map(str, Path(sys.base_prefix).parent.glob("3.*/bin"))
+    for place in [*os.environ["PATH"].split(os.pathsep), *others]:
+        for path in sorted(Path(place).glob("python3.*")):
+            if not re.fullmatch(r"python3\.\d+", path.name):
+                continue
+            command = [str(path), "-c", "import sys; print(sys.version_info < (3, 11))"]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.stdout == "True\n":
+                yield path
+
+
+def test_an_old_python_is_told_which_one_is_needed() -> None:
+    olds = list(old_pythons())
+    if not olds:
+        pytest.skip("this machine has no Python before 3.11")
+    for old in olds:
+        command = [str(old), str(ROOT / "run.py"), "--version"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 1
+        assert done.stderr.startswith("run.py: needs Python 3.11 or newer; this is Python 3."), old
+        assert done.stderr.count("\n") == 1
+
+
+def test_run_py_can_be_executed() -> None:
+    assert os.access(ROOT / "run.py", os.X_OK)
+
+
+# Other folders
+
+
+@pytest.fixture(scope="module")
+def ready(tmp_path_factory: pytest.TempPathFactory, environment: Path) -> Machine:
+    """A machine whose checkout is set up."""
+    machine = Machine(tmp_path_factory.mktemp("ready"), environment)
+    machine.run("--version")
+    return machine
+
+
+def test_files_on_the_command_line_are_relative_to_where_the_user_is(
+    ready: Machine, tmp_path: Path
+) -> None:
+    # Names that would mislead Snakemake or Python in this folder.
+    (tmp_path / "default").mkdir()
+    (tmp_path / "profiles" / "default").mkdir(parents=True)
+    (tmp_path / "random.py").write_text("raise SystemExit('wrong module')", encoding="utf-8")
+    (tmp_path / "my.yaml").write_text("{d_k: [3], name: mine, experiments: scaling}", "utf-8")
+    done = ready.run("-n", "--configfile", "my.yaml", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "draw_scaling" in done.stdout + done.stderr
+    assert not (tmp_path / ".snakemake").exists()
+    assert (ready.root / ".snakemake").exists()
+    missing = ready.run("-n", "--configfile", "your.yaml", cwd=tmp_path)
+    assert missing.returncode != 0
+    assert "your.yaml" in missing.stderr.splitlines()[-1]
+
+
+def test_a_directory_is_relative_to_where_the_user_is(ready: Machine, tmp_path: Path) -> None:
+    done = ready.run("-d", "here", "results/default/config.yaml", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "here/results/default/config.yaml").exists()
+
+
+def test_another_snakefile_and_profile_are_relative_to_where_the_user_is(
+    ready: Machine, tmp_path: Path
+) -> None:
+    (tmp_path / "mine").write_text("rule:\n    output: 'made'\n    shell: 'touch made'\n", "utf-8")
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "config.yaml").write_text("cores: 1\n", encoding="utf-8")
+    options = ("-s", "mine", "--workflow-profile", "own", "-d", ".")
+    done = ready.run(*options, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "passed"),
+    [
+        (["--report", "a.zip"], ["--report", "{here}/a.zip"]),
+        (["--report=a.zip"], ["--report={here}/a.zip"]),
+        (["--report", "--nolock"], ["--report", "--nolock"]),
+        (["--report", "/abs/a.zip"], ["--report", "/abs/a.zip"]),
+        (["results/mine/report.html"], ["results/mine/report.html"]),
+        (["--config", "name=a"], ["--config", "name=a"]),
+    ],
+)
+def test_files_that_snakemake_writes_are_relative_to_where_the_user_is(
+    tmp_path: Path, given: list[str], passed: list[str]
+) -> None:
+    run = loaded(ROOT / "run.py")
+    found = run.for_snakemake(given, tmp_path)
+    assert found[-len(passed) :] == [word.format(here=tmp_path) for word in passed]
+    assert run.for_snakemake(given, ROOT) == given
+
+
+def test_tests_are_named_from_where_the_user_is_or_from_the_project(tmp_path: Path) -> None:
+    run = loaded(ROOT / "run.py")
+    (tmp_path / "test_mine.py").touch()
+    assert run.as_typed("test_mine.py::test_a", tmp_path) == f"{tmp_path}/test_mine.py::test_a"
+    assert run.as_typed("tests/test_adam.py", tmp_path) == "tests/test_adam.py"
+    assert run.as_typed("-q", tmp_path) == "-q"
+
+
+def test_a_folder_that_was_deleted_is_no_place_but_the_project_runs(ready: Machine) -> None:
+    gone = ready.folder / "gone"
+    command = f"mkdir '{gone}'; cd '{gone}'; rmdir '{gone}'; "
+    command += f"exec '{sys.executable}' '{ready.root / 'run.py'}' --version"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_folder_that_python_cannot_search_is_named(tmp_path: Path) -> None:
+    root = checkout(tmp_path / f"a{os.pathsep}b")
+    command = [sys.executable, str(root / "run.py"), "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert str(root) in done.stderr
+
+
+def test_a_folder_that_snakemake_takes_for_a_pattern_is_named(
+    tmp_path: Path, environment: Path
+) -> None:
+    root = checkout(tmp_path / "{seed}")
+    done = snakemake_of(root, environment, "-n")
+    assert done.returncode != 0
+    assert done.stderr.splitlines()[-1].startswith(f"sqrtdk: {root / 'src'}: ")
+
+
+def test_a_folder_may_have_any_other_name(tmp_path: Path, environment: Path) -> None:
+    root = checkout(tmp_path / 'it\'s ä 中 $HOME "b" (c) & d;e')
+    done = snakemake_of(root, environment, "results/default/config.yaml")
+    assert done.returncode == 0, done.stderr
+
+
+# Users without a home or a name
+
+
+def test_a_usual_user_keeps_all_caches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in home.CACHES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USER", "ada")
+    assert home.variables(str(tmp_path / "own")) == {}
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("variable", ["HOME", *home.CACHES])
+def test_caches_that_cannot_be_written_are_in_the_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str
+) -> None:
+    for name in home.CACHES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    # Nothing can be created below a file, for root neither.
+    monkeypatch.setenv(variable, "/dev/null")
+    monkeypatch.setenv("USER", "ada")
+    found = home.variables(str(tmp_path / "own"))
+    everything = variable in ("HOME", "XDG_CACHE_HOME")
+    assert found.keys() >= ({*home.CACHES} - {"MPLCONFIGDIR"} if everything else {variable})
+    assert all(Path(path).is_relative_to(tmp_path / "own") for path in found.values())
+
+
+def test_caches_are_temporary_if_the_folder_cannot_be_written_either(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in home.CACHES:
+        monkeypatch.setenv(name, "/dev/null/cache")
+    found = home.variables("/dev/null/own")
+    places = {Path(path).parent for path in found.values()}
+    assert len(places) == 1
+    assert places.pop().is_dir()
+
+
+@pytest.mark.parametrize("error", [KeyError, OSError])
+def test_a_user_id_without_a_name_gets_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: type[Exception]
+) -> None:
+    def nobody() -> str:
+        raise error("uid not found")
+
+    for name in home.NAMES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("getpass.getuser", nobody)
+    assert home.variables(str(tmp_path))["USER"] == f"uid{os.getuid()}"
+
+
+def test_a_user_without_any_home_gets_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+    assert home.variables(str(tmp_path))["HOME"] == str(tmp_path)
+
+
+# Containers
+
+
+Container = tuple[Path, Callable[..., Run]]
+"""A checkout, and a function that runs it as a user who owns nothing."""
+
+
+def as_unknown_user() -> list[str]:
+    """Return what starts a command as an unknown user id, without network."""
+    if os.getuid() != 0 or sys.platform != "linux":
+        pytest.skip("only root of a Linux machine can be another user")
+    user = ["setpriv", f"--reuid={UNKNOWN}", f"--regid={UNKNOWN}", "--clear-groups"]
+    for prefix in (["unshare", "--net", *user], user):
+        if (
+            shutil.which(prefix[0])
+            and subprocess.run([*prefix, "true"], check=False).returncode == 0
+        ):
+            return prefix
+    pytest.skip("setpriv is not installed")
+
+
+def python_of_everybody(prefix: list[str]) -> str:
+    """Return a Python, 3.11 or newer, that another user can run."""
+    code = "import ensurepip, os, sys; os.stat(sys.executable); assert sys.version_info >= (3, 11)"
+    for python in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
+        command = [*prefix, str(Path(python).resolve()), "-c", code]
+        if subprocess.run(command, capture_output=True, check=False).returncode == 0:
+            return str(Path(python).resolve())
+    pytest.skip("other users can run no Python 3.11 or newer here")
+
+
+@pytest.fixture(scope="module")
+def container(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Container]:
+    """A checkout that was set up by root, and a function that runs it as an unknown user id.
+
+    That user has a home that cannot be written to, and no network.
+    """
+    prefix = as_unknown_user()
+    python = python_of_everybody(prefix)
+    top = tmp_path_factory.mktemp("container")
+    # Others may enter the folders of pytest no more than root's home.
+    root = checkout(Path("/tmp") / f"sqrtdk-{os.getpid()}-{top.name}" / "ein Projekt ü")
+    try:
+        path = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
+        command = [python, str(root / "run.py"), "--version"]
+        done = subprocess.run(
+            command, env=os.environ | path, capture_output=True, text=True, check=False
+        )
+        if "cannot install" in done.stderr:
+            pytest.skip("no registry of packages can be reached")
+        assert done.returncode == 0, done.stderr
+
+        def run(*arguments: str, cwd: Path = root) -> Run:
+            return subprocess.run(
+                [*prefix, python, str(root / "run.py"), *arguments],
+                cwd=cwd,
+                env=path | {"HOME": "/", "UV_OFFLINE": "1", "LC_ALL": "C"},
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+
+        yield root, run
+    finally:
+        shutil.rmtree(root.parent)
+
+
+def give(folder: Path) -> None:
+    """Give a folder to the unknown user."""
+    for path in (folder, *folder.rglob("*")):
+        os.chown(path, UNKNOWN, UNKNOWN, follow_symlinks=False)
+
+
+def test_a_checkout_that_cannot_be_written_to_computes_into_another_folder(
+    container: Container,
+) -> None:
+    root, run = container
+    out = root.parent / "out"
+    out.mkdir()
+    give(out)
+    done = run("--config", "experiments=worked_example", cwd=out)
+    assert done.returncode != 0
+    assert "sqrtdk: " in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+    done = run("--directory", ".", "--config", "experiments=worked_example", cwd=out)
+    assert done.returncode == 0, done.stderr
+    assert (out / "results/default/report.html").stat().st_size > 0
+
+
+def test_the_smoke_run_works_for_an_unknown_user_without_home_and_network(
+    container: Container,
+) -> None:
+    root, run = container
+    give(root)
+    dry = run("-n", "--config", "grid=smoke")
+    assert dry.returncode == 0, dry.stderr
+    done = run("--config", "grid=smoke")
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert (root / "results/default/report.html").stat().st_size > 0
+    record = (root / "results/default/provenance.json").read_text(encoding="utf-8")
+    assert f"uid{UNKNOWN}" not in record
+    # Where matplotlib finds no place, each job makes its fonts' cache again and says so.
+    logs = [path.read_text(encoding="utf-8") for path in (root / "results").rglob("*.log")]
+    assert not [text for text in logs if "temporary cache directory" in text]
+
+
+# Conda, and Snakemake without the project
+
+
+@pytest.mark.parametrize("arguments", [["--lint"], ["-n", "--config", "grid=smoke"]], ids=" ".join)
+def test_snakemake_starts_where_the_project_is_not_installed(
+    tmp_path: Path, environment: Path, arguments: list[str]
+) -> None:
+    done = snakemake_of(checkout(tmp_path / "project"), environment, *arguments)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_jobs_in_environments_of_conda_find_the_project_by_its_path(
+    tmp_path: Path, environment: Path
+) -> None:
+    root = checkout(tmp_path / "project")
+    base = tmp_path / "conda"
+    (base / "bin").mkdir(parents=True)
+    # What Snakemake asks of conda, and how it activates an environment.
+    (base / "bin" / "conda").write_text(
+        f"""#!/bin/sh
+case "$*" in
+    "info --json") echo '{{"conda_prefix": "{base}", "platform": "linux-64"}}' ;;
+    "--version") echo "conda 25.1.0" ;;
+    "config --get"*) echo '{{"get": {{"channel_priority": "strict"}}}}' ;;
+    *create*) for word; do test "$last" = --file && cp "$word" '{tmp_path}/asked.yml'
+                  test "$last" = --prefix && cp -a '{environment}' "$word"; last=$word; done ;;
+esac
+""",
+        encoding="utf-8",
+    )
+    (base / "bin" / "conda").chmod(0o755)
+    (base / "bin" / "activate").write_text('export PATH="$1/bin:$PATH" CONDA_USED=1\n', "utf-8")
+    with (root / "src/sqrtdk/tables.py").open("a", encoding="utf-8") as file:
+        file.write("\nprint(sys.executable, file=sys.stderr)\n")
+    done = snakemake_of(
+        root, environment, "--sdm", "conda", "--", "results/default/config.yaml",
+        PATH=f"{base}/bin:/usr/bin:/bin",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    log = (root / "results/default/logs/configure.log").read_text(encoding="utf-8")
+    assert f"{root}/.snakemake/conda/" in log
+
+
+def lists(name: str) -> list[object]:
+    found: list[object] = yaml.safe_load((ROOT / name).read_text(encoding="utf-8"))["dependencies"]
+    return found
+
+
+def test_environments_of_jobs_are_that_of_the_project_without_what_pip_installs() -> None:
+    whole, jobs = lists("environment.yml"), lists("envs/jobs.yml")
+    assert jobs == [line for line in whole if isinstance(line, str) and line != "pip"]
+    assert whole[-1] == {"pip": ["-e ."]}
+    text = (ROOT / "Snakefile").read_text(encoding="utf-8")
+    assert text.count('"envs/jobs.yml"') == text.count("    conda:\n") > 15
+
+
+def test_pip_accepts_what_conda_passes_on_and_installs_the_project_alone(
+    tmp_path: Path, environment: Path
+) -> None:
+    root = checkout(tmp_path / "project")
+    maker = tmp_path / "maker"
+    if importlib.util.find_spec("ensurepip") is None:
+        pytest.skip("this Python cannot make an environment with pip")
+    subprocess.run([sys.executable, "-m", "venv", str(maker)], check=True)
+    pip = [str(maker / "bin" / "pip"), "--disable-pip-version-check"]
+    reach = [*pip, "download", "--quiet", "--no-deps", "hatchling", "--dest", str(tmp_path)]
+    if subprocess.run(reach, capture_output=True, check=False).returncode:
+        pytest.skip("no registry of packages can be reached")
+    # conda writes these lines next to environment.yml and runs pip there.
+    lines = lists("environment.yml")[-1]
+    assert isinstance(lines, dict)
+    (root / "condaenv.requirements.txt").write_text("\n".join(lines["pip"]), encoding="utf-8")
+    python = ["--python", str(environment / "bin" / "python")]
+    command = [*pip, *python, "install", "--dry-run", "-r", "condaenv.requirements.txt"]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    would = [line for line in done.stdout.splitlines() if line.startswith("Would install")]
+    assert would == ["Would install sqrtdk-0.1.0"]
