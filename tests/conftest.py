@@ -1,5 +1,6 @@
-"""What several test modules share: the project's root and Snakemake as a person runs it."""
+"""Shared by several test modules: Snakemake as a user runs it, and a finished smoke run."""
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 # First, because it sets the BLAS threads that must be set before NumPy loads.
 import sqrtdk
@@ -16,6 +18,19 @@ from sqrtdk import config
 ROOT = Path(sqrtdk.__file__).resolve().parents[2]
 
 Run = subprocess.CompletedProcess[str]
+
+HANG = 1800
+"""Seconds after which a process is taken to hang.
+
+No test waits for a time: each waits for what it expects to happen, or for the process's end. So a
+loaded machine makes the tests slow and never wrong.
+"""
+
+# For the same reason no example and no draw of one has a time limit.
+settings.register_profile("any_load", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any_load")
+
+SMOKE = ("--config", "grid=smoke", "name=smoke")
 
 
 def environment() -> dict[str, str]:
@@ -35,7 +50,7 @@ def snakemake(folder: Path, *arguments: str, root: Path = ROOT) -> Run:
         env=environment() | {"PYTHONPATH": str(root / "src")},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANG,
     )
 
 
@@ -47,8 +62,30 @@ def by_hand(folder: Path, *arguments: str) -> Run:
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=HANG,
     )
+
+
+@pytest.fixture(scope="session")
+def smoke(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a finished run of everything on the smoke grid, `results/smoke`.
+
+    It is made once for all of pytest's worker processes. Read it or copy it, never change it.
+    """
+    base = tmp_path_factory.getbasetemp()
+    # The folders of all worker processes have the same parent.
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "smoke"
+    folder.mkdir(exist_ok=True)
+    failed = folder.with_suffix(".failed")
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "results/smoke/report.html").exists() and not failed.exists():
+            done = snakemake(folder, *SMOKE)
+            if done.returncode:
+                # The other workers would fail the same way, and take as long.
+                failed.write_text(done.stderr, encoding="utf-8")
+        assert not failed.exists(), failed.read_text(encoding="utf-8")
+    return folder
 
 
 @pytest.fixture

@@ -13,16 +13,16 @@ import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from conftest import ROOT, Run, by_hand, environment, snakemake
+from conftest import HANG, ROOT, SMOKE, Run, by_hand, environment, snakemake
 
 from sqrtdk import workflow
 from sqrtdk.experiments import scaling
 from sqrtdk.experiments.registry import EXAMPLES, EXPERIMENTS
 from sqrtdk.figures import FIGURES
 
-SMOKE = ("--config", "grid=smoke", "name=smoke")
 TINY = ("d_k=[1,4]", "n_k=4", "n_q=3", "seeds=2")
 # Which profile it reads, and that it builds the graph.
 SNAKEMAKES_OWN = ("Using workflow specific profile", "Building DAG of jobs")
@@ -41,21 +41,6 @@ def shards(folder: Path) -> set[str]:
 
 def table(name: str = "mine") -> str:
     return f"results/{name}/scaling/runs.csv"
-
-
-@pytest.fixture(scope="session")
-def smoke(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run of everything on the smoke grid. Read it, never change it."""
-    base = tmp_path_factory.getbasetemp()
-    # One for all of pytest's worker processes, whose folders have the same parent.
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "smoke"
-    folder.mkdir(exist_ok=True)
-    with folder.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "results/smoke/report.html").exists():
-            done = snakemake(folder, *SMOKE)
-            assert done.returncode == 0, done.stderr
-    return folder
 
 
 def test_one_command_makes_every_file_of_the_contract(smoke: Path) -> None:
@@ -327,6 +312,15 @@ def test_an_edited_table_is_named_and_nothing_is_made_of_it(
     assert edited.read_bytes() == whole
 
 
+def until_first_shard(process: subprocess.Popen[Any], at: Path) -> Path:
+    """Wait until a run has finished a shard of scaling; return the folder of these shards."""
+    folder = at / "results/shards/scaling"
+    while not list(folder.glob("dk*.csv")):
+        assert process.poll() is None, process.returncode
+        time.sleep(0.01)
+    return folder
+
+
 def heeding(number: signal.Signals, *command: str) -> list[str]:
     """A command that heeds a signal, which whoever runs the tests in the background ignores."""
     # Not by preexec_fn, which forks, and libraries with threads warn of that.
@@ -338,9 +332,9 @@ def heeding(number: signal.Signals, *command: str) -> list[str]:
 def test_a_closed_terminal_ends_a_run_that_has_nowhere_to_say_so() -> None:
     program = (
         "import os, signal, time; from sqrtdk import interrupts; interrupts.install(); "
-        "os.close(2); os.kill(os.getpid(), signal.SIGHUP); time.sleep(60)"
+        "os.close(2); os.kill(os.getpid(), signal.SIGHUP); signal.pause()"
     )
-    done = subprocess.run(heeding(signal.SIGHUP, sys.executable, "-c", program), timeout=30)
+    done = subprocess.run(heeding(signal.SIGHUP, sys.executable, "-c", program), timeout=HANG)
     assert done.returncode == 128 + signal.SIGHUP
 
 
@@ -352,13 +346,10 @@ def test_a_stopped_run_ends_at_once_with_one_line(tmp_path: Path, number: signal
         heeding(number, *command, *arguments), cwd=tmp_path, env=environment(),
         start_new_session=True, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
     )  # fmt: skip
-    folder = tmp_path / "results/shards/scaling"
-    deadline = time.monotonic() + 60
-    while not list(folder.glob("dk*.csv")) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    until_first_shard(process, tmp_path)
     os.killpg(process.pid, number)
-    # Snakemake alone would wait for its jobs, if not for ever.
-    _, said = process.communicate(timeout=10)
+    # Snakemake alone would wait for its jobs, if not for ever, and then exit with 1.
+    _, said = process.communicate(timeout=HANG)
     assert process.returncode == 128 + number
     assert said.splitlines()[-1].startswith("sqrtdk: stopped by ")
     assert "Traceback" not in said
@@ -384,10 +375,7 @@ def test_a_killed_run_goes_on_with_the_same_command(smoke: Path, tmp_path: Path)
     process = subprocess.Popen(
         command, cwd=tmp_path, env=environment(), start_new_session=True, stderr=subprocess.DEVNULL
     )
-    deadline = time.monotonic() + 60
-    folder = tmp_path / "results/shards/scaling"
-    while len(list(folder.glob("dk*.csv"))) < 3 and time.monotonic() < deadline:
-        time.sleep(0.01)
+    folder = until_first_shard(process, tmp_path)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     kept = {path: path.stat().st_mtime_ns for path in folder.glob("dk*.csv")}
