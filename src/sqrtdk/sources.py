@@ -10,6 +10,8 @@ from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent
+REFERENCE = PACKAGE / "reference.csv"
+"""The numbers that `snakemake verify` compares a run with."""
 
 
 @cache

@@ -26,7 +26,6 @@ from sqrtdk import (
     shards,
     sources,
     tables,
-    verify,
 )
 from sqrtdk.experiments.registry import EXAMPLES, EXPERIMENTS, Experiment
 from sqrtdk.figures import FIGURES, TABLES
@@ -305,7 +304,7 @@ def code(module: str) -> list[str]:
 
 def reference() -> str:
     """The numbers that a run is compared with."""
-    return os.path.relpath(verify.REFERENCE)
+    return os.path.relpath(sources.REFERENCE)
 
 
 PARTS = (
