@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import warm
 from hypothesis import HealthCheck, settings
 
 # First, because it sets the BLAS threads that must be set before NumPy loads.
@@ -40,26 +41,23 @@ def environment() -> dict[str, str]:
 
 def snakemake(folder: Path, *arguments: str, root: Path = ROOT) -> Run:
     """Run Snakemake on the project at `root`, with its results in `folder`."""
-    return subprocess.run(
-        [
-            sys.executable,
-            *("-m", "snakemake", "-s", str(root / "Snakefile"), "-d", str(folder)),
-            *arguments,
-        ],
-        cwd=folder,
-        env=environment() | {"PYTHONPATH": str(root / "src")},
-        capture_output=True,
-        text=True,
-        timeout=HANG,
-    )
+    words = ("-s", str(root / "Snakefile"), "-d", str(folder), *arguments)
+    if root != ROOT:
+        return process(folder, "snakemake", *words, PYTHONPATH=str(root / "src"))
+    return warm.run(folder, "snakemake", *words, environment=environment(), limit=HANG)
 
 
 def by_hand(folder: Path, *arguments: str) -> Run:
     """Run `python -m sqrtdk.run` in `folder`."""
+    return warm.run(folder, "sqrtdk.run", *arguments, environment=environment(), limit=HANG)
+
+
+def process(folder: Path, module: str, *arguments: str, **variables: str) -> Run:
+    """Run `python -m MODULE` in `folder`, as a process of its own from the start."""
     return subprocess.run(
-        [sys.executable, "-m", "sqrtdk.run", *arguments],
+        [sys.executable, "-m", module, *arguments],
         cwd=folder,
-        env=environment(),
+        env=environment() | variables,
         capture_output=True,
         text=True,
         timeout=HANG,
@@ -80,7 +78,7 @@ def smoke(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with folder.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "results/smoke/report.html").exists() and not failed.exists():
-            done = snakemake(folder, *SMOKE)
+            done = process(folder, "snakemake", "-s", str(ROOT / "Snakefile"), *SMOKE)
             if done.returncode:
                 # The other workers would fail the same way, and take as long.
                 failed.write_text(done.stderr, encoding="utf-8")
