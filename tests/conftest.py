@@ -2,10 +2,12 @@
 
 import fcntl
 import os
+import runpy
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -62,6 +64,30 @@ def process(folder: Path, module: str, *arguments: str, **variables: str) -> Run
         text=True,
         timeout=HANG,
     )
+
+
+@pytest.fixture
+def in_process(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Run]:
+    """Function: run a module's file with arguments as `python -m` would, in this process."""
+
+    def run(module: ModuleType, *arguments: object) -> Run:
+        assert module.__file__
+        words = [module.__file__, *map(str, arguments)]
+        monkeypatch.setattr(sys, "argv", words)
+        code: object = None
+        try:
+            runpy.run_path(module.__file__, run_name="__main__")
+        except SystemExit as ended:
+            code = ended.code
+        out, err = capsys.readouterr()
+        # A text is printed and stands for 1, as the interpreter has it.
+        if isinstance(code, str):
+            return Run(words, 1, out, f"{err}{code}\n")
+        return Run(words, code if isinstance(code, int) else 0, out, err)
+
+    return run
 
 
 @pytest.fixture(scope="session")
