@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from conftest import HANG, ROOT, SMOKE, Run, by_hand, environment, snakemake
 
-from sqrtdk import workflow
+from sqrtdk import tables, workflow
 from sqrtdk.experiments import scaling
 from sqrtdk.experiments.registry import EXAMPLES, EXPERIMENTS
 from sqrtdk.figures import FIGURES
@@ -377,7 +377,14 @@ def test_a_killed_run_goes_on_with_the_same_command(smoke: Path, tmp_path: Path)
 
 
 def test_a_second_run_at_the_same_time_is_refused_and_a_dry_run_is_not(tmp_path: Path) -> None:
-    (tmp_path / "results").mkdir()
+    # Half files: of the run at work while there is one, and of a killed one after it.
+    half = [
+        tmp_path / "results" / folder / f".any.csv.x1y2{tables.PARTIAL}"
+        for folder in ("shards/scaling", "mine/scaling", "benchmarks")
+    ]
+    for path in half:
+        path.parent.mkdir(parents=True)
+        path.touch()
     with (tmp_path / "results/.lock").open("a+") as lock:
         lock.write("4711\n")
         lock.flush()
@@ -388,7 +395,9 @@ def test_a_second_run_at_the_same_time_is_refused_and_a_dry_run_is_not(tmp_path:
         assert line.startswith("sqrtdk: another run is at work in results/ (process 4711)")
         assert not shards(tmp_path)
         assert snakemake(tmp_path, "-n", "--config", "name=mine", *TINY).returncode == 0
+        assert all(path.exists() for path in half)
     assert snakemake(tmp_path, table(), "--config", "name=mine", *TINY).returncode == 0
+    assert not any(path.exists() for path in half)
 
 
 @pytest.mark.parametrize(

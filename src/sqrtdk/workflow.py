@@ -233,10 +233,11 @@ class Workflow:
                 f"sqrtdk: another run is at work in {RESULTS}/ ({error}); wait for it or stop it, "
                 "then give this command again"
             ) from None
-        link = lock.links_out(RESULTS, [SHARDS, self.folder, RESULTS / "benchmarks"])
+        written = [SHARDS, self.folder, RESULTS / "benchmarks"]
+        link = lock.links_out(RESULTS, written)
         if link is not None:
             raise WorkflowError(f"sqrtdk: {link} leads out of {RESULTS}/; nothing is written there")
-        recovery.sweep([SHARDS, self.folder])
+        recovery.sweep(written)
         if self._changed:
             # Nothing is to be drawn from it, and it may be somebody's work.
             raise WorkflowError(self._refusal())
