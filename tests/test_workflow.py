@@ -501,7 +501,30 @@ def test_every_rule_that_runs_a_module_lists_its_code() -> None:
         assert listed in ([named], [f"{named}.__main__"]), rule
 
 
-# Each module, and the rules of `scaling` that run again once it was edited.
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the project whose modules a test may edit, with a finished tiny run beside it."""
+    root = tmp_path_factory.mktemp("project")
+    for name in ("src", "conf", "profiles"):
+        shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("Snakefile", "environment.yml"):
+        shutil.copy(ROOT / name, root / name)
+    assert run_project(root).returncode == 0
+    return root
+
+
+def run_project(root: Path, *arguments: str, target: str = "scaling") -> Run:
+    return snakemake(root, target, *arguments, "--config", "name=mine", *TINY, root=root)
+
+
+def rules_to_run(root: Path, **options: str) -> set[str]:
+    """The rules whose jobs a dry run counts."""
+    dry = run_project(root, "-n", **options)
+    assert dry.returncode == 0, dry.stderr
+    rows = [line.split() for line in (dry.stdout + dry.stderr).splitlines()]
+    return {row[0] for row in rows if len(row) == 2 and row[1].isdigit()} - {"total", "scaling"}
+
+
 DEPENDING = {
     "report/page.py": set(),
     "figures/scaling.py": {"draw_scaling"},
@@ -510,35 +533,25 @@ DEPENDING = {
     "cells.py": {"measure", "merge", "curve", "summarize"}
     | {"exemplify", "spread", "cross", "locate", "draw_scaling"},
 }
+"""Modules, and the rules of `scaling` that run again once they were edited."""
 
 
-def rules_to_run(dry: Run) -> set[str]:
-    """The rules whose jobs a dry run counts."""
-    assert dry.returncode == 0, dry.stderr
-    rows = [line.split() for line in (dry.stdout + dry.stderr).splitlines()]
-    return {row[0] for row in rows if len(row) == 2 and row[1].isdigit()} - {"total", "scaling"}
-
-
-def test_an_edited_module_runs_again_exactly_what_depends_on_it(tmp_path: Path) -> None:
-    for name in ("src", "conf", "profiles"):
-        without = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=without)
-    for name in ("Snakefile", "environment.yml"):
-        shutil.copy(ROOT / name, tmp_path / name)
-    words = ("scaling", "--config", "name=mine", *TINY)
-    assert snakemake(tmp_path, *words, root=tmp_path).returncode == 0
+def test_an_edited_module_runs_again_exactly_what_depends_on_it(project: Path) -> None:
     found = {}
     for edited in DEPENDING:
-        path = tmp_path / "src/sqrtdk" / edited
+        path = project / "src/sqrtdk" / edited
         content, before = path.read_bytes(), path.stat()
         path.write_bytes(content + b"\n# edited\n")
-        found[edited] = rules_to_run(snakemake(tmp_path, *words, "-n", root=tmp_path))
+        found[edited] = rules_to_run(project)
+        # Back to what the finished run is of, which is cheaper than to run it again.
         path.write_bytes(content)
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert found == DEPENDING
-    # What runs again is of the edited code: after it there is nothing to do.
-    (tmp_path / "src/sqrtdk/crossings.py").touch()
-    words = ("results/mine/scaling/crossings.csv", *words[1:])
-    assert rules_to_run(snakemake(tmp_path, *words, "-n", root=tmp_path)) == {"cross"}
-    assert snakemake(tmp_path, *words, root=tmp_path).returncode == 0
-    assert rules_to_run(snakemake(tmp_path, *words, "-n", root=tmp_path)) == set()
+
+
+def test_after_an_edit_and_a_run_there_is_nothing_to_do(project: Path) -> None:
+    crossings = "results/mine/scaling/crossings.csv"
+    (project / "src/sqrtdk/crossings.py").touch()
+    assert rules_to_run(project, target=crossings) == {"cross"}
+    assert run_project(project, target=crossings).returncode == 0
+    assert rules_to_run(project, target=crossings) == set()
