@@ -146,15 +146,21 @@ def test_without_locks_a_full_disk_leaves_no_lock_of_nobody(
 
 
 @pytest.mark.usefixtures("no_locks")
-def test_without_locks_a_link_is_not_written_through(tmp_path: Path) -> None:
+@pytest.mark.parametrize("exists", [True, False])
+def test_without_locks_a_link_is_refused_and_what_it_leads_to_is_kept(
+    tmp_path: Path, exists: bool
+) -> None:
     precious = tmp_path / "precious.csv"
-    precious.write_text("1\n", encoding="utf-8")
-    os.utime(precious, (0, 0))
+    if exists:
+        precious.write_text("1\n", encoding="utf-8")
+        os.utime(precious, (0, 0))
     (tmp_path / ".lock.held.1").symlink_to(precious)
-    lock.take(tmp_path)
-    assert held(tmp_path) == {".lock.held.2": ME}
-    assert precious.read_text(encoding="utf-8") == "1\n"
-    assert precious.stat().st_mtime == 0
+    with pytest.raises(OSError, match="symbolic links"):
+        lock.take(tmp_path)
+    assert [path.name for path in tmp_path.glob(".lock.held.*")] == [".lock.held.1"]
+    assert precious.exists() == exists
+    if exists:
+        assert precious.read_text(encoding="utf-8") == "1\n"
 
 
 @pytest.mark.parametrize("newer", ["", "another-machine 1\n"])

@@ -125,12 +125,11 @@ def _take_next(folder: Path) -> _Hold:
         if newest:
             path = folder / f"{HELD}{newest}"
             try:
-                holder = path.read_text(encoding="utf-8", errors="replace").strip()
-                free = holder == RELEASED or _is_dead(holder, path)
+                holder, touched = _read(path)
             except FileNotFoundError:
                 # There is a higher one by now.
                 continue
-            if not free:
+            if holder != RELEASED and not _is_dead(holder, touched, folder / ".lock"):
                 raise LockedError(f"{holder}, by {path}") from None
         mine = newest + 1
         try:
@@ -154,16 +153,22 @@ def _numbers(folder: Path) -> list[int]:
     return [int(match[1]) for match in found if match]
 
 
-def _is_dead(holder: str, path: Path) -> bool:
+def _read(path: Path) -> tuple[str, float]:
+    """Return what a lock file says and when it was last touched; raises OSError for a link."""
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+        said = file.read(1000).decode(errors="replace").strip()
+        return said, os.fstat(file.fileno()).st_mtime
+
+
+def _is_dead(holder: str, touched: float, clock: Path) -> bool:
     """Return whether the process that a lock file names is gone, as far as this host can see."""
     host, _, number = holder.rpartition(" ")
     if host == socket.gethostname() and number.isdecimal() and not psutil.pid_exists(int(number)):
         return True
-    # Another machine's process, or another one with the number of a dead one. The clock that both
-    # files have is the file system's.
-    clock = path.with_name(".lock")
+    # Another machine's process, or another one with the number of a dead one. The clock that all
+    # machines have is the file system's.
     os.utime(clock)
-    return clock.stat().st_mtime - path.stat().st_mtime > SILENCE
+    return clock.stat().st_mtime - touched > SILENCE
 
 
 def links_out(folder: Path, below: list[Path]) -> Path | None:
