@@ -370,7 +370,7 @@ def answer(mistake: Mistake, folder: Path) -> tuple[str, str]:
         env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])},
     )  # fmt: skip
     try:
-        out, said = process.communicate(timeout=30)
+        out, said = process.communicate(timeout=600)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()

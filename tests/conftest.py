@@ -1,13 +1,18 @@
-"""What several test modules share: the project's root and Snakemake as a person runs it."""
+"""Shared by several test modules: Snakemake as a user runs it, and a finished smoke run."""
 
+import fcntl
 import os
+import runpy
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
+import warm
+from hypothesis import HealthCheck, settings
 
 # First, because it sets the BLAS threads that must be set before NumPy loads.
 import sqrtdk
@@ -20,6 +25,19 @@ os.environ["PYTHONPATH"] = str(ROOT / "src")
 
 Run = subprocess.CompletedProcess[str]
 
+HANG = 1800
+"""Seconds after which a process is taken to hang.
+
+No test waits for a time: each waits for what it expects to happen, or for the process's end. So a
+loaded machine makes the tests slow and never wrong.
+"""
+
+# For the same reason no example and no draw of one has a time limit.
+settings.register_profile("any_load", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any_load")
+
+SMOKE = ("--config", "grid=smoke", "name=smoke")
+
 
 def environment() -> dict[str, str]:
     """This process's environment, with bytecode: without it every job compiles its imports."""
@@ -28,30 +46,73 @@ def environment() -> dict[str, str]:
 
 def snakemake(folder: Path, *arguments: str, root: Path = ROOT) -> Run:
     """Run Snakemake on the project at `root`, with its results in `folder`."""
-    return subprocess.run(
-        [
-            sys.executable,
-            *("-m", "snakemake", "-s", str(root / "Snakefile"), "-d", str(folder)),
-            *arguments,
-        ],
-        cwd=folder,
-        env=environment() | {"PYTHONPATH": str(root / "src")},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    words = ("-s", str(root / "Snakefile"), "-d", str(folder), *arguments)
+    if root != ROOT:
+        return process(folder, "snakemake", *words, PYTHONPATH=str(root / "src"))
+    return warm.run(folder, "snakemake", *words, environment=environment(), limit=HANG)
 
 
 def by_hand(folder: Path, *arguments: str) -> Run:
     """Run `python -m sqrtdk.run` in `folder`."""
+    return warm.run(folder, "sqrtdk.run", *arguments, environment=environment(), limit=HANG)
+
+
+def process(folder: Path, module: str, *arguments: str, **variables: str) -> Run:
+    """Run `python -m MODULE` in `folder`, as a process of its own from the start."""
     return subprocess.run(
-        [sys.executable, "-m", "sqrtdk.run", *arguments],
+        [sys.executable, "-m", module, *arguments],
         cwd=folder,
-        env=environment(),
+        env=environment() | variables,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=HANG,
     )
+
+
+@pytest.fixture
+def in_process(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Run]:
+    """Function: run a module's file with arguments as `python -m` would, in this process."""
+
+    def run(module: ModuleType, *arguments: object) -> Run:
+        assert module.__file__
+        words = [module.__file__, *map(str, arguments)]
+        monkeypatch.setattr(sys, "argv", words)
+        code: object = None
+        try:
+            runpy.run_path(module.__file__, run_name="__main__")
+        except SystemExit as ended:
+            code = ended.code
+        out, err = capsys.readouterr()
+        # A text is printed and stands for 1, as the interpreter has it.
+        if isinstance(code, str):
+            return Run(words, 1, out, f"{err}{code}\n")
+        return Run(words, code if isinstance(code, int) else 0, out, err)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def smoke(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a finished run of everything on the smoke grid, `results/smoke`.
+
+    It is made once for all of pytest's worker processes. Read it or copy it, never change it.
+    """
+    base = tmp_path_factory.getbasetemp()
+    # The folders of all worker processes have the same parent.
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "smoke"
+    folder.mkdir(exist_ok=True)
+    failed = folder.with_suffix(".failed")
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "results/smoke/report.html").exists() and not failed.exists():
+            done = process(folder, "snakemake", "-s", str(ROOT / "Snakefile"), *SMOKE)
+            if done.returncode:
+                # The other workers would fail the same way, and take as long.
+                failed.write_text(done.stderr, encoding="utf-8")
+        assert not failed.exists(), failed.read_text(encoding="utf-8")
+    return folder
 
 
 @pytest.fixture

@@ -779,7 +779,8 @@ RULES = ("off", "on", "inverse", "qk_norm", "soft_cap")
 
 
 @pytest.mark.parametrize("experiment", FIGURES)
-def test_a_second_run_writes_the_same_bytes_in_the_inks_of_the_page(experiment, tmp_path):
+def test_the_command_writes_each_figure_in_the_inks_of_the_page(experiment, tmp_path, in_process):
+    # That a second process writes the same bytes: tests/test_workflow.py, deleted files.
     table, exact = with_theory(summary_table((1, 16), (5,), inputs=LAWS[:1]))
     found = {
         "summary": table, "exact": exact, "crossings": crossings_table((5,)),
@@ -799,18 +800,13 @@ def test_a_second_run_writes_the_same_bytes_in_the_inks_of_the_page(experiment, 
     for name in TABLES[experiment]:
         text = tables.text(found[name].to_dict("records"), schemas[name])
         (tmp_path / f"{name}.csv").write_text(text)
-    command = [sys.executable, "-W", "error", "-m", f"sqrtdk.figures.{experiment}", tmp_path]
-    folders = [tmp_path / "one", tmp_path / "two"]
-    runs = [subprocess.Popen([*command, folder]) for folder in folders]
-    assert [run.wait() for run in runs] == [0, 0]
-    first, second = (
-        {path.name: path.read_bytes() for path in folder.glob("[!.]*")} for folder in folders
-    )
+    module = importlib.import_module(f"sqrtdk.figures.{experiment}")
+    assert in_process(module, tmp_path, tmp_path / "drawn").returncode == 0
     names = [f"{experiment}-{what}" for what in FIGURES[experiment]]
-    assert set(first) == {f"{name}.{suffix}" for name in names for suffix in ("svg", "png")}
-    assert first == second
+    drawn = {path.name for path in (tmp_path / "drawn").glob("[!.]*")}
+    assert drawn == {f"{name}.{suffix}" for name in names for suffix in ("svg", "png")}
     for name in names:
-        svg = first[f"{name}.svg"].decode()
+        svg = (tmp_path / f"drawn/{name}.svg").read_text(encoding="utf-8")
         inks = set(re.findall(r"(?:fill|stroke): (?!none)([^;\"]+)", svg))
         assert inks <= {style.INK, style.RULE, *style.FIXED.values(), *style.CYCLE, *style.ON_CELLS}
         assert "<dc:date>" not in svg

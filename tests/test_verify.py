@@ -1,11 +1,11 @@
 """The check that a run reproduces the reference numbers."""
 
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import Run, process
 
 from sqrtdk import cells, config, tables, verify
 from sqrtdk.experiments import scaling
@@ -30,15 +30,23 @@ def measured() -> list[tables.Row]:
     return found
 
 
-def check(folder: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
+Check = Callable[..., Run]
+
+
+@pytest.fixture
+def check(in_process: Callable[..., Run]) -> Check:
+    """Function: verify a folder with a scaling/runs.csv under a configuration."""
+
+    def run(folder: Path, *overrides: str) -> Run:
+        configured(folder, *overrides)
+        return in_process(verify, folder)
+
+    return run
+
+
+def configured(folder: Path, *overrides: str) -> None:
     run = config.compose(["grid=smoke", "experiments=scaling", *overrides], {})
     (folder / "config.yaml").write_text(run.to_yaml(), encoding="utf-8")
-    return subprocess.run(
-        [sys.executable, "-m", "sqrtdk.verify", str(folder)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 def test_todays_code_reproduces_the_reference(measured: list[tables.Row]) -> None:
@@ -56,7 +64,8 @@ def test_a_number_that_is_off_is_named_with_its_cell(
     off[4]["grad_q_rms"] *= 1 + 1e-13
     path = tmp_path / "scaling/runs.csv"
     tables.write_atomically(path, tables.text(off, scaling.COLUMNS))
-    done = check(tmp_path)
+    configured(tmp_path)
+    done = process(tmp_path, "sqrtdk.verify", str(tmp_path))
     assert done.returncode == 1
     (line, total) = done.stdout.splitlines()
     assert line.startswith("sqrtdk: d_k=1 n_k=16 n_q=64 inputs=gaussian dtype=float64 scaling=on")
@@ -67,7 +76,7 @@ def test_a_number_that_is_off_is_named_with_its_cell(
 
 
 def test_a_run_with_other_cells_has_nothing_to_compare(
-    measured: list[tables.Row], tmp_path: Path
+    measured: list[tables.Row], tmp_path: Path, check: Check
 ) -> None:
     path = tmp_path / "scaling/runs.csv"
     others = [row | {"d_k": 3} for row in measured]
@@ -81,7 +90,7 @@ def test_a_run_with_other_cells_has_nothing_to_compare(
 
 
 def test_cells_that_mean_something_else_are_not_compared(
-    measured: list[tables.Row], tmp_path: Path
+    measured: list[tables.Row], tmp_path: Path, check: Check
 ) -> None:
     tables.write_atomically(tmp_path / "scaling/runs.csv", tables.text(measured, scaling.COLUMNS))
     assert "1280 of 1280 numbers agree" in check(tmp_path).stdout
@@ -92,7 +101,9 @@ def test_cells_that_mean_something_else_are_not_compared(
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff", b"d_k\n1\n"])
-def test_what_is_no_table_is_answered_in_one_line(tmp_path: Path, content: bytes) -> None:
+def test_what_is_no_table_is_answered_in_one_line(
+    tmp_path: Path, check: Check, content: bytes
+) -> None:
     tables.write_atomically(tmp_path / "scaling/runs.csv", content)
     done = check(tmp_path)
     assert done.returncode == 1

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 PACKAGE = Path(__file__).resolve().parent
+REFERENCE = PACKAGE / "reference.csv"
+"""The numbers that `snakemake verify` compares a run with."""
 
 WORDING = ("sqrtdk.commands", "sqrtdk.disk")
 """Modules that read a command line or word an error. They are in no digest."""

@@ -24,9 +24,8 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 import numpy as np
+import scipy  # whose modules load at their first use: the start of a run needs none of them
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import brentq
-from scipy.special import log_ndtr, ndtr, ndtri
 
 FloatArray = NDArray[np.float64]
 Gradient = Literal["logits", "scores", "q", "k", "v"]
@@ -178,6 +177,7 @@ def half_entropy_d_k(n_k: int) -> float:
     if n_k < 2:
         raise ValueError(f"half of the entropy needs n_k >= 2, got {n_k}")
     half = math.log(n_k) / 2
+    brentq = scipy.optimize.brentq
     return float(brentq(lambda d: _averages(n_k, d, 1.0)[0] - half, 1.0, 16 + 8 * half, xtol=1e-9))
 
 
@@ -226,6 +226,7 @@ def gradient_crossing_d_k(n_k: int, gradient: Gradient = "logits") -> float:
     d_k, below = 1.25 * 2.0 ** math.ceil(math.log2(16 * law + 64)), math.inf
     while d_k > 1:
         if excess(d_k) > 0:
+            brentq = scipy.optimize.brentq
             return below if math.isinf(below) else float(brentq(excess, d_k, below, rtol=1e-10))
         d_k, below = d_k / 2, d_k
     return 1.0
@@ -242,7 +243,7 @@ def expected_max(n_k: int) -> float:
         return 0.0
     low, high, step = _span_of_max(n_k)
     x = np.arange(low, high + step, step)
-    density = np.exp(-x * x + (n_k - 2.0) * log_ndtr(x)) / (2 * math.pi)
+    density = np.exp(-x * x + (n_k - 2.0) * scipy.special.log_ndtr(x)) / (2 * math.pi)
     return float(n_k * (n_k - 1.0) * step * density.sum())
 
 
@@ -301,7 +302,7 @@ def gap_rate(n_k: int) -> float:
     """
     _check_n_k(n_k)
     # -ndtri(1/n) rather than ndtri(1 - 1/n), which would round at large n.
-    return n_k * math.exp(-(float(ndtri(1 / n_k)) ** 2) / 2) / math.sqrt(2 * math.pi)
+    return n_k * math.exp(-(float(scipy.special.ndtri(1 / n_k)) ** 2) / 2) / math.sqrt(2 * math.pi)
 
 
 def median_max_weight_gap(sigma: ArrayLike, n_k: int) -> FloatArray:
@@ -342,7 +343,7 @@ def _span_of_max(n_k: int) -> tuple[float, float, float]:
 
     Its law falls off at rate sqrt(2 ln n), like a Gumbel law scaled down by that factor.
     """
-    low = float(ndtri(math.exp(-_TAIL / (n_k - 1))))
+    low = float(scipy.special.ndtri(math.exp(-_TAIL / (n_k - 1))))
     high = math.sqrt(2 * (_TAIL + math.log(n_k)))
     return low, high, _STEP / max(1.0, critical_sigma(n_k))
 
@@ -383,7 +384,7 @@ def _sites_over_bump(sigma: float, u: FloatArray) -> _Sites:
     y = np.arange(-46.0, 4.5, _STEP)
     bumps = _STEP * np.exp(np.outer(y, np.arange(1, 5)) - np.exp(y)[:, None])
     x = (y - u[:, None]) / sigma
-    hidden = ndtr(-x) @ bumps[:, 0]
+    hidden = scipy.special.ndtr(-x) @ bumps[:, 0]
     # Taking y / sigma for x is the shift by u / sigma that _Sites allows: y is of order 1.
     z = y[:, None] / sigma
     columns = np.hstack([bumps, z * bumps[:, :2], z * z * bumps[:, 1:2]])
@@ -442,7 +443,7 @@ def _max_weights(sigmas: FloatArray, n_k: int) -> FloatArray:
     """
     low, high, step = _span_of_max(n_k)
     top = np.arange(low, high + step, step)
-    log_below = log_ndtr(top)
+    log_below = scipy.special.log_ndtr(top)
     top_weight = n_k * step * _normal_density(top) * np.exp((n_k - 1.0) * log_below)
     t = np.exp(np.arange(-_TAIL - math.log(n_k), math.log(40) + _STEP, _STEP))
     t_weight = _STEP * t * np.exp(-t)

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 from sqrtdk import commands, config, summary, tables
 from sqrtdk.experiments.scaling import COLUMNS
-
-REFERENCE = Path(__file__).with_name("reference.csv")
+from sqrtdk.sources import REFERENCE
 
 RTOL = 1e-11
 """Largest relative difference that counts as agreement. Products of other BLAS kernels and other

@@ -28,7 +28,6 @@ from sqrtdk import (
     sources,
     stdio,
     tables,
-    verify,
 )
 from sqrtdk.arguments import entries
 from sqrtdk.experiments.registry import EXAMPLES, EXPERIMENTS, Experiment
@@ -246,10 +245,11 @@ class Workflow:
                 f"sqrtdk: another run is at work in {RESULTS}/ ({error}); wait for it or stop it, "
                 "then give this command again"
             ) from None
-        link = lock.links_out(RESULTS, [SHARDS, self.folder, RESULTS / "benchmarks"])
+        written = [SHARDS, self.folder, RESULTS / "benchmarks"]
+        link = lock.links_out(RESULTS, written)
         if link is not None:
             raise WorkflowError(f"sqrtdk: {link} leads out of {RESULTS}/; nothing is written there")
-        recovery.sweep([SHARDS, self.folder])
+        recovery.sweep(written)
         if self._changed:
             # Nothing is to be drawn from it, and it may be somebody's work.
             raise WorkflowError(self._refusal())
@@ -360,7 +360,7 @@ def prose(module: str) -> list[str]:
 
 def reference() -> str:
     """The numbers that a run is compared with."""
-    return os.path.relpath(verify.REFERENCE)
+    return os.path.relpath(sources.REFERENCE)
 
 
 PARTS = (
