@@ -177,8 +177,11 @@ def half_entropy_d_k(n_k: int) -> float:
     if n_k < 2:
         raise ValueError(f"half of the entropy needs n_k >= 2, got {n_k}")
     half = math.log(n_k) / 2
-    brentq = scipy.optimize.brentq
-    return float(brentq(lambda d: _averages(n_k, d, 1.0)[0] - half, 1.0, 16 + 8 * half, xtol=1e-9))
+
+    def excess(d_k: float) -> float:
+        return _averages(n_k, d_k, 1.0)[0] - half
+
+    return float(scipy.optimize.brentq(excess, 1.0, 16 + 8 * half, xtol=1e-9))
 
 
 def one_hot_d_k(n_k: int, level: float = 0.9) -> float:
@@ -204,7 +207,7 @@ def one_hot_d_k(n_k: int, level: float = 0.9) -> float:
     high = 2.0
     while excess(high) < 0:
         high *= 2
-    return float(brentq(excess, high / 2, high, rtol=1e-10))
+    return float(scipy.optimize.brentq(excess, high / 2, high, rtol=1e-10))
 
 
 def gradient_crossing_d_k(n_k: int, gradient: Gradient = "logits") -> float:
@@ -226,8 +229,9 @@ def gradient_crossing_d_k(n_k: int, gradient: Gradient = "logits") -> float:
     d_k, below = 1.25 * 2.0 ** math.ceil(math.log2(16 * law + 64)), math.inf
     while d_k > 1:
         if excess(d_k) > 0:
-            brentq = scipy.optimize.brentq
-            return below if math.isinf(below) else float(brentq(excess, d_k, below, rtol=1e-10))
+            if math.isinf(below):
+                return below
+            return float(scipy.optimize.brentq(excess, d_k, below, rtol=1e-10))
         d_k, below = d_k / 2, d_k
     return 1.0
 
