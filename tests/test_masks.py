@@ -286,26 +286,49 @@ def assert_the_kernel_agrees(case):
                 )
 
 
+def torch_logits(torch, rule, q, k, mask):
+    """The scale rules once more, for PyTorch's derivatives."""
+    scores = q @ k.transpose(-1, -2)
+    match rule:
+        case QKNorm():
+            unit = torch.nn.functional.normalize
+            return rule.scale * unit(q, dim=-1) @ unit(k, dim=-1).transpose(-1, -2)
+        case SoftCap():
+            return rule.cap * torch.tanh(scores * rule.factor / rule.cap)
+        case KeyNormSum():
+            norms = torch.linalg.vector_norm(k, dim=-1)[..., None, :]
+            total = torch.where(mask, norms, 0.0).sum(-1, keepdim=True)
+            return scores / torch.where(total == 0.0, torch.inf, total)
+    return scores * rule.value
+
+
 @pytest.mark.parametrize("n_q", [5, 7])
 @pytest.mark.parametrize("make_mask", [random_mask, mask_with_a_blind_query, causal_mask])
+@pytest.mark.parametrize("rule", RULES)
 def test_outputs_and_gradients_with_nan_in_hidden_places_are_those_of_pytorch_without(
-    make_mask, n_q
+    rule, make_mask, n_q
 ):
     torch = pytest.importorskip("torch", reason="the optional extra `oracle` is not installed")
     q, k, v, g = (np.broadcast_to(x, (BATCH, HEADS, *x.shape)).copy() for x in draw(n_q, N_K - 2))
     mask = np.broadcast_to(make_mask(n_q, N_K - 2), (BATCH, HEADS, n_q, N_K - 2)).copy()
     mask[1, :, :, 2] = False
-    leaves = [torch.tensor(x, requires_grad=True) for x in (q, k, v)]
-    output = torch.nn.functional.scaled_dot_product_attention(
-        *leaves, attn_mask=torch.tensor(mask), scale=0.375
-    )
+    leaves, visible = [torch.tensor(x, requires_grad=True) for x in (q, k, v)], torch.tensor(mask)
+    if isinstance(RULES[rule], Factor):
+        output = torch.nn.functional.scaled_dot_product_attention(
+            *leaves, attn_mask=visible, scale=RULES[rule].value
+        )
+    else:
+        logits = torch_logits(torch, RULES[rule], *leaves[:2], visible)
+        # The lowest number instead of -inf, whose softmax is NaN in a row that sees nothing.
+        hidden = torch.where(visible, logits, torch.finfo(logits.dtype).min)
+        output = torch.where(visible, torch.softmax(hidden, dim=-1), 0.0) @ leaves[2]
     output.backward(torch.tensor(g))
     blind, unseen = ~mask.any(axis=-1), ~mask.any(axis=-2)
     q[blind], g[blind], k[unseen], v[unseen] = np.nan, np.nan, np.nan, np.inf
-    result = attention(q, k, v, scale=0.375, mask=mask)
-    computed = gradients(q, k, v, g, result, scale=0.375)
-    # Sums of at most 13 terms below 10 in another order, through logits below 10.
-    atol = 1000 * EPS[np.float64]
+    result = attention(q, k, v, scale=RULES[rule], mask=mask)
+    computed = gradients(q, k, v, g, result, scale=RULES[rule])
+    # Sums of at most 13 terms below 10 in another order, through logits below 40.
+    atol = 4000 * EPS[np.float64]
     assert_allclose(result.output, output.detach().numpy(), atol=atol)
     for name, leaf in zip("qkv", leaves, strict=True):
         assert_allclose(getattr(computed, name), leaf.grad.numpy(), atol=atol)
