@@ -27,7 +27,14 @@ from oracles import (
 )
 
 from sqrtdk import definitions, kernel, metrics
-from sqrtdk.attention import Factor, ScaleRule, attention, causal_mask, softmax
+from sqrtdk.attention import (
+    Factor,
+    ScaleGradients,
+    ScaleRule,
+    attention,
+    causal_mask,
+    softmax,
+)
 from sqrtdk.gradients import gradients, softmax_backward
 from sqrtdk.kernel import Kernel
 from sqrtdk.scales import KeyNormSum, QKNorm, SoftCap
@@ -42,7 +49,20 @@ RULES = {
     "key_norm_sum": KeyNormSum(),
 }
 
-EXTREME = (np.nan, np.inf, -np.inf, 1e300, -1e300, 1.7e308, 5e-324, -1e-310, 0.0, -0.0, 1e160)
+EXTREME = (
+    np.nan,
+    np.inf,
+    -np.inf,
+    1e300,
+    -1e300,
+    1.7e308,
+    5e-324,
+    -1e-310,
+    0.0,
+    -0.0,
+    1e160,
+    1e153,
+)
 
 THRESHOLD = 0.1
 
@@ -390,3 +410,32 @@ def test_the_fast_way_serves_a_mask_whose_hidden_keys_hold_nan():
         # Without the rule that makes all logits 0: their spread has no digits to rely on.
         rules = [rule for name, rule in RULES.items() if name != "zero"]
         Kernel().measure(q, k, v, g, rules, mask=mask)
+
+
+class Cubed:
+    """A rule of one's own that works pair by pair and looks at no mask."""
+
+    def logits(self, scores, q, k, mask=None):
+        return 0.1 * scores**3
+
+    def backward(self, d_logits, scores, q, k, mask=None):
+        return ScaleGradients(d_logits * (0.3 * scores**2))
+
+    def mean_factor(self, q, k, mask=None):
+        return 0.1
+
+
+@pytest.mark.parametrize("contents", [np.nan, np.inf, 1e300])
+def test_a_rule_that_works_pair_by_pair_needs_no_care_for_the_mask(contents):
+    q, k, v, g = draw(5, 7)
+    mask = random_mask(5, 7)
+    mask[:, 6] = [True, False, False, False, True]
+    k[6] = contents
+    assert_the_kernel_agrees(
+        Case(*(x[np.newaxis] for x in (q, k, v, g)), mask[np.newaxis], Cubed())
+    )
+    filled = gradients(q, k, v, g, attention(q, k, v, scale=Cubed(), mask=mask), scale=Cubed())
+    k[6] = 0.0
+    plain = gradients(q, k, v, g, attention(q, k, v, scale=Cubed(), mask=mask), scale=Cubed())
+    for name in ("logits", "scores", "q"):
+        assert_array_equal(getattr(filled, name)[1:4], getattr(plain, name)[1:4], err_msg=name)
