@@ -439,3 +439,19 @@ def test_a_rule_that_works_pair_by_pair_needs_no_care_for_the_mask(contents):
     plain = gradients(q, k, v, g, attention(q, k, v, scale=Cubed(), mask=mask), scale=Cubed())
     for name in ("logits", "scores", "q"):
         assert_array_equal(getattr(filled, name)[1:4], getattr(plain, name)[1:4], err_msg=name)
+
+
+def test_whether_a_gram_matrix_serves_a_row_does_not_depend_on_a_key_that_it_does_not_see():
+    # In 150 and 200 dimensions a Gram matrix serves q, k and v.
+    q, k = normal(1, 8, 200, seed=1), normal(1, 9, 200, seed=2)
+    v, g = normal(1, 9, 150, seed=3), normal(1, 8, 150, seed=4)
+    mask = random_mask(8, 9)
+    mask[:, 5] = np.arange(8) < 2
+    found = []
+    for length in (1.0, 1e3, 1e9):
+        longer = k.copy()
+        longer[:, 5] *= length
+        (measured,) = Kernel().measure(q, longer, v, g, [Factor(0.07)], mask=mask)
+        found.append(measured.norms["q"][0, 2:])
+    assert_array_equal(found[1], found[0])
+    assert_array_equal(found[2], found[0])
