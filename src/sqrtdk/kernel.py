@@ -374,8 +374,6 @@ class _Block:
                 np.copyto(t, 0.0, where=~self.visible[strip])
             peaks[strip] = peak
             raw = self._d_weights[strip]
-            if self.visible is not None:
-                raw = np.where(self.visible[strip], raw, 0.0)
             np.subtract(raw, raw.reshape(-1)[at][..., np.newaxis], out=d)
             np.vecdot(t, ones, out=total[strip])
             np.vecdot(t, t, out=square[strip])
