@@ -27,7 +27,14 @@ from oracles import (
 )
 
 from sqrtdk import definitions, kernel, metrics
-from sqrtdk.attention import Factor, ScaleRule, attention, causal_mask, softmax
+from sqrtdk.attention import (
+    Factor,
+    ScaleGradients,
+    ScaleRule,
+    attention,
+    causal_mask,
+    softmax,
+)
 from sqrtdk.gradients import gradients, softmax_backward
 from sqrtdk.kernel import Kernel
 from sqrtdk.scales import KeyNormSum, QKNorm, SoftCap
@@ -42,7 +49,20 @@ RULES = {
     "key_norm_sum": KeyNormSum(),
 }
 
-EXTREME = (np.nan, np.inf, -np.inf, 1e300, -1e300, 1.7e308, 5e-324, -1e-310, 0.0, -0.0, 1e160)
+EXTREME = (
+    np.nan,
+    np.inf,
+    -np.inf,
+    1e300,
+    -1e300,
+    1.7e308,
+    5e-324,
+    -1e-310,
+    0.0,
+    -0.0,
+    1e160,
+    1e153,
+)
 
 THRESHOLD = 0.1
 
@@ -286,26 +306,49 @@ def assert_the_kernel_agrees(case):
                 )
 
 
+def torch_logits(torch, rule, q, k, mask):
+    """The scale rules once more, for PyTorch's derivatives."""
+    scores = q @ k.transpose(-1, -2)
+    match rule:
+        case QKNorm():
+            unit = torch.nn.functional.normalize
+            return rule.scale * unit(q, dim=-1) @ unit(k, dim=-1).transpose(-1, -2)
+        case SoftCap():
+            return rule.cap * torch.tanh(scores * rule.factor / rule.cap)
+        case KeyNormSum():
+            norms = torch.linalg.vector_norm(k, dim=-1)[..., None, :]
+            total = torch.where(mask, norms, 0.0).sum(-1, keepdim=True)
+            return scores / torch.where(total == 0.0, torch.inf, total)
+    return scores * rule.value
+
+
 @pytest.mark.parametrize("n_q", [5, 7])
 @pytest.mark.parametrize("make_mask", [random_mask, mask_with_a_blind_query, causal_mask])
+@pytest.mark.parametrize("rule", RULES)
 def test_outputs_and_gradients_with_nan_in_hidden_places_are_those_of_pytorch_without(
-    make_mask, n_q
+    rule, make_mask, n_q
 ):
     torch = pytest.importorskip("torch", reason="the optional extra `oracle` is not installed")
     q, k, v, g = (np.broadcast_to(x, (BATCH, HEADS, *x.shape)).copy() for x in draw(n_q, N_K - 2))
     mask = np.broadcast_to(make_mask(n_q, N_K - 2), (BATCH, HEADS, n_q, N_K - 2)).copy()
     mask[1, :, :, 2] = False
-    leaves = [torch.tensor(x, requires_grad=True) for x in (q, k, v)]
-    output = torch.nn.functional.scaled_dot_product_attention(
-        *leaves, attn_mask=torch.tensor(mask), scale=0.375
-    )
+    leaves, visible = [torch.tensor(x, requires_grad=True) for x in (q, k, v)], torch.tensor(mask)
+    if isinstance(RULES[rule], Factor):
+        output = torch.nn.functional.scaled_dot_product_attention(
+            *leaves, attn_mask=visible, scale=RULES[rule].value
+        )
+    else:
+        logits = torch_logits(torch, RULES[rule], *leaves[:2], visible)
+        # The lowest number instead of -inf, whose softmax is NaN in a row that sees nothing.
+        hidden = torch.where(visible, logits, torch.finfo(logits.dtype).min)
+        output = torch.where(visible, torch.softmax(hidden, dim=-1), 0.0) @ leaves[2]
     output.backward(torch.tensor(g))
     blind, unseen = ~mask.any(axis=-1), ~mask.any(axis=-2)
     q[blind], g[blind], k[unseen], v[unseen] = np.nan, np.nan, np.nan, np.inf
-    result = attention(q, k, v, scale=0.375, mask=mask)
-    computed = gradients(q, k, v, g, result, scale=0.375)
-    # Sums of at most 13 terms below 10 in another order, through logits below 10.
-    atol = 1000 * EPS[np.float64]
+    result = attention(q, k, v, scale=RULES[rule], mask=mask)
+    computed = gradients(q, k, v, g, result, scale=RULES[rule])
+    # Sums of at most 13 terms below 10 in another order, through logits below 40.
+    atol = 4000 * EPS[np.float64]
     assert_allclose(result.output, output.detach().numpy(), atol=atol)
     for name, leaf in zip("qkv", leaves, strict=True):
         assert_allclose(getattr(computed, name), leaf.grad.numpy(), atol=atol)
@@ -367,3 +410,48 @@ def test_the_fast_way_serves_a_mask_whose_hidden_keys_hold_nan():
         # Without the rule that makes all logits 0: their spread has no digits to rely on.
         rules = [rule for name, rule in RULES.items() if name != "zero"]
         Kernel().measure(q, k, v, g, rules, mask=mask)
+
+
+class Cubed:
+    """A rule of one's own that works pair by pair and looks at no mask."""
+
+    def logits(self, scores, q, k, mask=None):
+        return 0.1 * scores**3
+
+    def backward(self, d_logits, scores, q, k, mask=None):
+        return ScaleGradients(d_logits * (0.3 * scores**2))
+
+    def mean_factor(self, q, k, mask=None):
+        return 0.1
+
+
+@pytest.mark.parametrize("contents", [np.nan, np.inf, 1e300])
+def test_a_rule_that_works_pair_by_pair_needs_no_care_for_the_mask(contents):
+    q, k, v, g = draw(5, 7)
+    mask = random_mask(5, 7)
+    mask[:, 6] = [True, False, False, False, True]
+    k[6] = contents
+    assert_the_kernel_agrees(
+        Case(*(x[np.newaxis] for x in (q, k, v, g)), mask[np.newaxis], Cubed())
+    )
+    filled = gradients(q, k, v, g, attention(q, k, v, scale=Cubed(), mask=mask), scale=Cubed())
+    k[6] = 0.0
+    plain = gradients(q, k, v, g, attention(q, k, v, scale=Cubed(), mask=mask), scale=Cubed())
+    for name in ("logits", "scores", "q"):
+        assert_array_equal(getattr(filled, name)[1:4], getattr(plain, name)[1:4], err_msg=name)
+
+
+def test_whether_a_gram_matrix_serves_a_row_does_not_depend_on_a_key_that_it_does_not_see():
+    # In 150 and 200 dimensions a Gram matrix serves q, k and v.
+    q, k = normal(1, 8, 200, seed=1), normal(1, 9, 200, seed=2)
+    v, g = normal(1, 9, 150, seed=3), normal(1, 8, 150, seed=4)
+    mask = random_mask(8, 9)
+    mask[:, 5] = np.arange(8) < 2
+    found = []
+    for length in (1.0, 1e3, 1e9):
+        longer = k.copy()
+        longer[:, 5] *= length
+        (measured,) = Kernel().measure(q, longer, v, g, [Factor(0.07)], mask=mask)
+        found.append(measured.norms["q"][0, 2:])
+    assert_array_equal(found[1], found[0])
+    assert_array_equal(found[2], found[0])

@@ -168,9 +168,12 @@ class ScaleRule(Protocol):
     """A rule that turns scores [..., n_q, n_k] into logits.
 
     It may look at q [..., n_q, d_k] and k [..., n_k, d_k]. It is made from sizes and parameters
-    alone, so one rule serves every draw of a cell, and several rules can share the scores. Hidden
-    pairs of scores, q and k may hold anything, NaN included: they must not reach visible logits or
-    any gradient. The caller hides the logits. `scales` has more rules than `Factor`.
+    alone, so one rule serves every draw of a cell, and several rules can share the scores. `scales`
+    has more rules than `Factor`.
+
+    Hidden pairs of q and k may hold anything, NaN included. A rule that sums over pairs must leave
+    them out. A rule that works pair by pair may ignore the mask, because the caller hides its
+    logits and the gradients of the scores.
     """
 
     def logits(self, scores: Floats, q: Floats, k: Floats, mask: Mask | None = None) -> Floats:

@@ -241,6 +241,13 @@ class _Part(NamedTuple):
     queries: Mask
     keys: Mask
     blind: Mask
+    mask: Mask | None
+
+    def keys_of(self, queries: Mask) -> Mask:
+        """Return the keys [cells, n_k] that any of these queries [cells, n_q] sees."""
+        if self.mask is None:
+            return np.broadcast_to(np.any(queries, axis=-1)[:, np.newaxis], self.keys.shape)
+        return np.asarray(np.any(self.mask & queries[..., np.newaxis], axis=-2))
 
     @classmethod
     def of(cls, mask: Mask | None, q: Floats, k: Floats, v: Floats, g: Floats) -> "_Part":
@@ -248,7 +255,7 @@ class _Part(NamedTuple):
         queries: Mask = np.zeros(q.shape[:2], np.bool_)
         keys: Mask = np.zeros(k.shape[:2], np.bool_)
         if mask is None:
-            return cls(q, k, v, g, queries, keys, blind=queries)
+            return cls(q, k, v, g, queries, keys, blind=queries, mask=mask)
         sees: Mask = np.any(mask, axis=-1)
         seen: Mask = np.any(mask, axis=-2)
         finite_q, finite_k = (
@@ -259,7 +266,7 @@ class _Part(NamedTuple):
             keys = np.logical_or(seen & ~finite_k, np.any(mask & queries[..., None], axis=-2))
         q, g = _zero_unless(finite_q & sees, q, g)
         k, v = _zero_unless(finite_k & seen, k, v)
-        return cls(q, k, v, g, queries, keys, blind=~sees)
+        return cls(q, k, v, g, queries, keys, blind=~sees, mask=mask)
 
 
 def _zero_unless(kept: Mask, x: Floats, y: Floats) -> tuple[Floats, Floats]:
@@ -272,13 +279,14 @@ class _Shift(NamedTuple):
     """Logits up to a factor and dL/d weights, [cells, rows, n_k], as the softmax sees them.
 
     `logits` minus the row's maximum, 0 where hidden; `d_weights` minus its value at the maximum;
-    `top` [cells, rows] is where that is, counted from the beginning of the strip. `largest` [cells]
-    is the magnitude of the largest of these maxima.
+    `top` [cells, rows] is where that is, counted from the beginning of the strip, `peaks` are these
+    maxima, and `largest` [cells] is the magnitude of the largest one.
     """
 
     logits: Floats
     d_weights: Floats
     top: NDArray[np.intp]
+    peaks: Floats
     largest: Floats
     variance: Floats
 
@@ -349,7 +357,7 @@ class _Block:
         dtype = self.q.dtype
         top = np.empty((cells, rows), np.intp)
         total, square = np.empty((2, cells, rows), dtype)
-        peaks = self.kernel.buffer("peaks", (cells, rows), dtype)
+        peaks = np.empty((cells, rows), dtype)
         ones = np.ones(n_k, dtype)
         for strip in self.strips():
             t, d, raw, at = shifted[strip], d_weights[strip], logits[strip], top[strip]
@@ -366,14 +374,12 @@ class _Block:
                 np.copyto(t, 0.0, where=~self.visible[strip])
             peaks[strip] = peak
             raw = self._d_weights[strip]
-            if self.visible is not None:
-                raw = np.where(self.visible[strip], raw, 0.0)
             np.subtract(raw, raw.reshape(-1)[at][..., np.newaxis], out=d)
             np.vecdot(t, ones, out=total[strip])
             np.vecdot(t, t, out=square[strip])
         variance = self._variance(shifted, total, square)
         largest = np.maximum(np.max(peaks, axis=-1), -np.min(peaks, axis=-1))
-        return _Shift(shifted, d_weights, top, largest, variance)
+        return _Shift(shifted, d_weights, top, peaks, largest, variance)
 
     def _variance(self, t: Floats, total: Floats, square: Floats) -> Floats:
         """Return the unbiased variance of each row over its visible keys; 0 below two of them."""
@@ -413,7 +419,9 @@ class _Arm:
         self.variance = np.zeros(n_cells, np.result_type(dtype, np.float64))
         self.scale = np.zeros(n_cells)
         self.counted, self.seen, self.dead = np.zeros((3, n_cells), np.intp)
-        # Whether the sums over a cell are right; without a pair there is nothing to add up.
+        # Queries that are left to the definitions, as are those of a cell without keys, and whether
+        # the sums over a cell are right: without a pair there is nothing to add up.
+        self.left = np.full((n_cells, n_q), n_k == 0)
         self.sound = np.full(n_cells, n_q * n_k > 0)
 
     def add(self, block: _Block, queries: slice, dead_below: float) -> None:
@@ -426,7 +434,8 @@ class _Arm:
             shift = block.of(logits)
         weights, d_logits = block.buffer("weights"), block.buffer("d_logits")
         norms = self._softmax(block, shift, factor or 1.0, weights, d_logits, queries, dead_below)
-        self.sound &= np.isfinite(shift.largest * (factor or 1.0))
+        if not np.isfinite(shift.largest * (factor or 1.0)).all():
+            self.left[:, queries] = ~np.isfinite(shift.peaks * (factor or 1.0))
         self._pool(block, shift.variance * (factor or 1.0) ** 2)
         self.norms["logits"][:, queries] = norms
         q_extra = k_extra = None
@@ -486,10 +495,11 @@ class _Arm:
         finite = np.isfinite(self.rows.entropy_nats)
         for x in ("logits", "scores", "q"):
             finite &= np.isfinite(self.norms[x])
-        queries = part.queries | ~(finite | part.blind)
+        queries = part.queries | self.left | ~(finite | part.blind)
         keys = part.keys | ~(np.isfinite(self.norms["k"]) & np.isfinite(self.norms["v"]))
-        everything = ~self.sound[:, np.newaxis]
-        return queries | everything, keys | everything
+        if self.left.any():
+            keys |= part.keys_of(self.left)
+        return queries, keys | (self.left.shape[1] == 0)
 
     def _pool(self, block: _Block, variance: Floats) -> None:
         self.variance += np.sum(variance, axis=-1, dtype=self.variance.dtype)
