@@ -24,15 +24,16 @@ def build_hidden(tables: Tables) -> Figure:
         plot_level(axes, SOLVED if panel.row == "accuracy" else SETTLED)
 
     gained = table[table["metric"] == GAIN.name]
-    ends = pd.concat([gained["mean"], gained["ci_high"], pd.Series([2 * SETTLED])])
+    ends = pd.concat([gained[end] for end in ("mean", "ci_low", "ci_high")])
+    top, bottom = max(float(ends.max()), 2 * SETTLED), min(float(ends.min()), -SETTLED)
     return build_lines(
         table,
         [
             Row("accuracy", ("accuracy",)),
-            Row("gain of accuracy", (GAIN.name,), top=1.1 * float(ends.max())),
+            Row("gain of accuracy", (GAIN.name,), 1.1 * top, 1.1 * bottom),
         ],
         f"Top: accuracy after {steps} training steps; thin line: {SOLVED}, from which on the task "
-        f"counts as learnt. {SAYS_UNASKED} Bottom: what the second half of these steps adds to "
+        f"counts as learnt; {SAYS_UNASKED} Bottom: what the second half of these steps adds to "
         f"the accuracy; below {SETTLED} (thin line) training has settled.",
         refer,
         looks=looks_of(table),
