@@ -54,7 +54,7 @@ def snakemake(folder: Path, *arguments: str, root: Path = ROOT) -> Run:
 
 def by_hand(folder: Path, *arguments: str) -> Run:
     """Run `python -m sqrtdk.run` in `folder`."""
-    return warm.run(folder, "sqrtdk.run", *arguments, environment=environment(), limit=HANG)
+    return process(folder, "sqrtdk.run", *arguments)
 
 
 def process(folder: Path, module: str, *arguments: str, **variables: str) -> Run:

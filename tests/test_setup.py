@@ -15,7 +15,7 @@ from types import ModuleType
 
 import pytest
 import yaml
-from conftest import ROOT, Run
+from conftest import HANG, ROOT, Run
 
 from sqrtdk import home
 
@@ -88,7 +88,7 @@ class Machine:
         return subprocess.run(
             [sys.executable, str(self.root / "run.py"), *arguments],
             cwd=cwd or self.root, env=usual | {"PATH": path} | variables,
-            capture_output=True, text=True, timeout=600, check=False,
+            capture_output=True, text=True, timeout=HANG, check=False,
         )  # fmt: skip
 
     def calls(self) -> list[str]:
@@ -358,7 +358,7 @@ def snakemake_of(root: Path, environment: Path, *arguments: str, **variables: st
         env={"PATH": "/usr/bin:/bin", "HOME": str(root), "USER": "ada"} | variables,
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=HANG,
         check=False,
     )
 

@@ -65,9 +65,9 @@ def _git(folder: Path, *arguments: str) -> str:
     others = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
         done = subprocess.run(
-            command, cwd=folder, env=others, capture_output=True, text=True, timeout=20, check=False
+            command, cwd=folder, env=others, capture_output=True, text=True, check=False
         )
-    except (OSError, subprocess.SubprocessError):
+    except OSError:
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""
 

@@ -100,6 +100,8 @@ def save(figure: Figure, folder: Path, name: str) -> None:
         for suffix, options in formats.items():
             buffer = io.BytesIO()
             figure.savefig(buffer, format=suffix, **options)
+            # The second file has the layout of the first, which need not be computed again.
+            figure.set_layout_engine("none")
             content = buffer.getvalue()
             if suffix == "svg":
                 content = _shorter(content)
