@@ -74,8 +74,8 @@ def why_divide(series: Sequence[Series]) -> str:
             f"{'Most queries then get almost no gradient:' if typical.holds else 'Then'} "
             f"at d_k = {d_k}, {percent(typical.value)} of the entries of the gradient at the "
             f"logits are below 0.001/n_k, and {'few queries have the rest: ' if few else ''}the "
-            f"strongest 1 % (at least one of {n_q}) hold {percent(top)} of the squared gradient, with "
-            f"scaling {percent(with_scaling)}.",
+            f"strongest 1 % (at least one of {n_q}) hold {percent(top)} of the squared gradient, "
+            f"with scaling {percent(with_scaling)}.",
             f"{'With √d_k the softmax hardly notices d_k:' if kept.holds else 'With 1/√d_k'} "
             f"the highest and the lowest entropy over d_k differ by {percent(kept.value)} of the "
             "highest.",
