@@ -61,7 +61,7 @@ def test_the_chain_of_causes_has_its_numbers_and_three_sentences() -> None:
     found = why()
     for part in (
         "to the power 0.5",
-        "so that the softmax saturates: at d_k = 1024 ",
+        "so that the softmax saturates: at d_k = 1024, ",
         "Most queries then get almost no gradient: ",
         "few queries have the rest: on average the largest of 8 rows holds ",
         "With √d_k the softmax hardly notices d_k: ",
