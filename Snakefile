@@ -20,9 +20,15 @@ if not Path(sqrtdk.__file__).samefile(SOURCE / "sqrtdk" / "__init__.py"):
         f"{workflow.basedir}; run `python3 run.py`, which uses the code of its own folder"
     )
 
-from sqrtdk.workflow import PARTS, Workflow, benchmarks, code, pages, prose, reference
+try:
+    from sqrtdk.workflow import PARTS, Workflow, benchmarks, code, pages, prose, reference
 
-flow = Workflow(config, workflow.configfiles)
+    flow = Workflow(config, workflow.configfiles)
+except ModuleNotFoundError as error:
+    sys.exit(
+        f"sqrtdk: Snakemake's environment does not have the package {error.name}; run "
+        "`python3 run.py`, which installs all packages, or create that of environment.yml"
+    )
 
 # Workflow sets both; in an environment of conda's Snakemake takes PYTHONPATH away.
 shell.prefix("set -euo pipefail; export PYTHONPATH=${{PYTHONPATH:-$SQRTDK_SOURCE}}; ")

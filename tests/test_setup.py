@@ -716,6 +716,20 @@ def test_snakemake_starts_where_the_project_is_not_installed(
     assert "Traceback" not in done.stderr
 
 
+def test_a_package_that_snakemake_does_not_find_is_named_with_the_remedy(
+    tmp_path: Path, environment: Path
+) -> None:
+    other = tmp_path / "environment"
+    shutil.copytree(environment, other, symlinks=True)
+    next(other.glob("lib/python*/site-packages/hydra")).unlink()
+    done = snakemake_of(checkout(tmp_path / "project"), other, "-n")
+    assert done.returncode != 0
+    said = (done.stdout + done.stderr).splitlines()
+    (line,) = [line for line in said if line.startswith("sqrtdk: ")]
+    assert "does not have the package hydra; run `python3 run.py`" in line
+    assert "Traceback" not in said
+
+
 def test_jobs_in_environments_of_conda_find_the_project_by_its_path(
     tmp_path: Path, environment: Path
 ) -> None:

@@ -509,10 +509,9 @@ def test_every_rule_that_runs_a_module_lists_its_code() -> None:
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the project whose modules a test may edit, with a finished tiny run beside it."""
     root = tmp_path_factory.mktemp("project")
-    for name in ("src", "conf", "profiles"):
+    for name in ("src", "conf", "profiles", "envs"):
         shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("Snakefile", "environment.yml"):
-        shutil.copy(ROOT / name, root / name)
+    shutil.copy(ROOT / "Snakefile", root / "Snakefile")
     assert run_project(root).returncode == 0
     return root
 
