@@ -60,9 +60,10 @@ def mistake(arguments: Sequence[str]) -> str | None:
     """Return what is wrong with a command line that Snakemake could not read, or None."""
     # Not at the top, because `snakemake --version` needs none of it.
     from sqrtdk import config
+    from sqrtdk.experiments.registry import EXPERIMENTS
 
     # A key without its value is no target, unless an experiment has the same name.
-    keys = {*config.flat_keys(), *config.RUN_KEYS} - config.EXPERIMENTS.keys()
+    keys = {*config.flat_keys(), *config.RUN_KEYS} - set(EXPERIMENTS)
     targets = [word for word in misplaced(arguments) if word not in keys]
     if targets:
         rest = list(arguments)
