@@ -103,7 +103,7 @@ def of_keys() -> Iterator[Mistake]:
 RUN_KEYS = {
     "name": ["''", "a/b", "../x", "/tmp/x", ".hidden", "-x", "x" * 65, "shards", "Benchmarks",
     "a b",
-             "<script>", "$(touch X)", "a\nb", "é", "[a]", "1.5", "~", "007", "1_000"],
+             "<script>", "$(touch X)", "a\nb", "é", "[a]", "~", "007", "1_000", "010", "0x10"],
     "experiments": ["scalng", "[scaling,scaling]", "[]", "3", "true", "{}", "''", "[[scaling]]",
                     "[scaling,nothing]", "Scaling"],
     "grid": ["smok", "''", "3", "[smoke]", "../config", "{}", "true", "smoke.yaml", "Smoke"],

@@ -58,16 +58,19 @@ def misplaced(arguments: Sequence[str]) -> list[str]:
 
 def mistake(arguments: Sequence[str]) -> str | None:
     """Return what is wrong with a command line that Snakemake could not read, or None."""
-    targets = misplaced(arguments)
+    # Not at the top, because `snakemake --version` needs none of it.
+    from sqrtdk import config
+    from sqrtdk.experiments.registry import EXPERIMENTS
+
+    # A key without its value is no target, unless an experiment has the same name.
+    keys = {*config.flat_keys(), *config.RUN_KEYS} - set(EXPERIMENTS)
+    targets = [word for word in misplaced(arguments) if word not in keys]
     if targets:
         rest = list(arguments)
         for target in targets:
             rest.remove(target)
         command = shlex.join(["snakemake", *targets, *rest])
         return f"{targets[0]!r} is taken for a value of an option; targets go first: {command}"
-    # Not at the top, because `snakemake --version` needs none of it.
-    from sqrtdk import config
-
     try:
         for key, text in entries(arguments):
             if not KEY.fullmatch(key):

@@ -220,10 +220,15 @@ def read_text(text: str) -> Any:
             raise ConfigError(f"nested more than {DEEPEST} deep") from None
     try:
         _check_events(text)
-        node = yaml.compose(text, Loader)
-        if node is not None:
+        loader = Loader(text)
+        try:
+            node = loader.get_single_node()
+            if node is None:
+                return None
             _check_node(node)
-        return yaml.load(text, Loader)
+            return loader.construct_document(node)
+        finally:
+            loader.dispose()
     except yaml.MarkedYAMLError as error:
         line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
         raise ConfigError(f"{line}{commands.one_line(Exception(error.problem))}") from None
@@ -506,7 +511,8 @@ def refuse_key(key: str, text: str) -> None:
         value = read_typed(key, text)
         check_dotted(key, value, text)
         raise refuse(key, value, nested([top, *rest], text))
-    raise unknown(key, {*flat_keys(), *EXPERIMENTS, *RUN_KEYS})
+    error = unknown(key, {*flat_keys(), *EXPERIMENTS, *RUN_KEYS})
+    raise ConfigError(f"{error}; a key must start with a valid identifier and has no dots")
 
 
 def nested(path: Sequence[str], text: str) -> str:
