@@ -275,6 +275,8 @@ def test_crossings_are_found_missed_or_there_from_the_start() -> None:
     table = summary_table(
         {
             ("off", "entropy_normalized"): {1: 0.9, 4: 0.75, 16: 0.25, 64: 0.1},
+            ("off", "max_weight"): {1: 0.2, 4: 0.4, 16: 0.85, 64: 0.95},
+            ("off", "grad_logits_dead_entries"): {1: 0.0, 4: 0.1, 16: 0.2, 64: 0.3},
             ("on", "grad_q_rms"): on,
             ("off", "grad_q_rms"): {1: 1.0, 4: 2.0, 16: 3.0, 64: 4.0},
             ("on", "grad_q_median"): on,
@@ -288,6 +290,10 @@ def test_crossings_are_found_missed_or_there_from_the_start() -> None:
     assert found["half_entropy"]["d_k"] == pytest.approx(8.0)
     assert found["half_entropy"]["exact"] == theory.half_entropy_d_k(48)
     assert found["half_entropy"]["two_ln_n_k"] == 2 * math.log(48)
+    assert 16 < found["one_hot"]["d_k"] < 64
+    assert found["one_hot"]["exact"] == theory.one_hot_d_k(48, 0.9)
+    assert found["dead_entries"]["beyond"] == "never"
+    assert math.isnan(found["dead_entries"]["exact"])
     ratio = PchipInterpolator(np.log([4, 16, 64]), np.log([1.5, 0.5, 0.1]))
     assert ratio(math.log(found["grad_q_median"]["d_k"])) == pytest.approx(0, abs=1e-9)
     assert (found["grad_q_rms"]["beyond"], found["grad_q_rms"]["exact"]) == ("never", math.inf)
