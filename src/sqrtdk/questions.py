@@ -75,8 +75,8 @@ def why_divide(series: Sequence[Series]) -> str:
             f"{percent(full.value)} of the largest possible entropy is left ({one.label}).",
             f"{'Most queries then get almost no gradient:' if typical.holds else 'Then'} "
             f"at d_k = {d_k}, {percent(typical.value)} of the entries of the gradient at the "
-            f"logits are below 0.001/n_k, and {'few queries have the rest: ' if few else ''}on average "
-            f"{rows} {verb} {percent(top)} of the squared gradient, with scaling "
+            f"logits are below 0.001/n_k, and {'few queries have the rest: ' if few else ''}"
+            f"on average {rows} {verb} {percent(top)} of the squared gradient, with scaling "
             f"{percent(with_scaling)}.",
             f"{'With √d_k the softmax hardly notices d_k:' if kept.holds else 'With 1/√d_k'} "
             f"the highest and the lowest entropy over d_k differ by {percent(kept.value)} of the "
