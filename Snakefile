@@ -55,7 +55,7 @@ localrules:
     exemplify,
     spread,
     cross,
-    locate,
+    grade,
     rate,
     twin,
     widen,
@@ -167,7 +167,7 @@ rule contrast:
     benchmark:
         f"{flow.folder}/logs/{{experiment}}-contrast.tsv"
     conda:
-        "environment.yml"
+        "envs/jobs.yml"
     shell:
         "python -m sqrtdk.contrasts {input.config} {wildcards.experiment}"
         " {input.runs} {output} 2> {log}"
@@ -332,7 +332,7 @@ rule widen:
     benchmark:
         f"{flow.folder}/logs/score_width-widen.tsv"
     conda:
-        "environment.yml"
+        "envs/jobs.yml"
     shell:
         "python -m sqrtdk.widths {input.config} {input.runs} {output} 2> {log}"
 

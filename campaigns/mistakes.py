@@ -257,7 +257,10 @@ def mains() -> list[str]:
     """The modules that are commands, but for the two programs."""
     paths = [p for p in (ROOT / "src/sqrtdk").rglob("*.py") if "__main__" in p.read_text("utf-8")]
     names = [str(p.relative_to(ROOT / "src").with_suffix("")).replace("/", ".") for p in paths]
-    return sorted({name.removesuffix(".__main__") for name in names} - {RUN, "sqrtdk.workflow"})
+    return sorted(
+        {name.removesuffix(".__main__") for name in names}
+        - {RUN, "sqrtdk.sources", "sqrtdk.workflow"}
+    )
 
 
 def of_modules() -> Iterator[Mistake]:
@@ -301,10 +304,12 @@ def of_modules() -> Iterator[Mistake]:
 
 S = "results/mine/scaling"
 T = "results/mine/training"
+W = "results/mine/score_width"
 REST = {
     "sqrtdk.claims": (f"{S}/summary.csv", "x.csv"),
+    "sqrtdk.contrasts": ("scaling", f"{S}/runs.csv", "x.csv"),
     "sqrtdk.cosines": ("x.csv",),
-    "sqrtdk.crossings": (f"{S}/summary.csv", "x.csv"),
+    "sqrtdk.crossings": (f"{S}/summary.csv", f"{S}/contrasts.csv", "x.csv"),
     "sqrtdk.curves": ("scaling", "x.csv"),
     "sqrtdk.examples": ("x.csv",),
     "sqrtdk.questions": ("x.csv",),
@@ -313,6 +318,7 @@ REST = {
     "sqrtdk.summary": ("scaling", f"{S}/runs.csv", f"{S}/exact.csv", "x.csv"),
     "sqrtdk.tails": ("x.csv",),
     "sqrtdk.twins": (f"{T}/runs.csv", f"{T}/rates.csv", "x.csv"),
+    "sqrtdk.widths": (f"{W}/runs.csv", "x.csv"),
 }
 """What follows the configuration on the command line of each module that reads one."""
 

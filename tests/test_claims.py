@@ -596,7 +596,11 @@ def by_cosine(
         ({"weight": 0.0002}, "false", ""),
         ({"weight": 0.2}, "false", ""),
         ({"half": 0.5}, "not measured", "too wide"),
-        ({"heard": lambda d: 0.9 if d < 1024 else 0.1}, "true with a condition", "up to d_k ≈ 512"),
+        (
+            {"heard": lambda d: 0.9 if d < 1024 else 0.1},
+            "true with a condition",
+            "up to d_k ≈ 633 (256 to 1024)",
+        ),
         ({"d_k": (16, 64)}, "true with a condition", "tried up to d_k = 64 only"),
         ({"d_k": (16, 32)}, "not measured", "the run has no d_k of 64 or more"),
         ({"cosines_": (0.0, 0.5)}, "not measured", "no input law of the run"),

@@ -61,8 +61,8 @@ def test_a_rule_that_is_no_factor_is_left_out_where_only_factors_serve() -> None
 def test_a_new_arm_is_one_entry_also_from_the_command_line() -> None:
     found = settings("scale_rules.inverse={rule:power,exponent:1}", "scaling=[on,inverse]")
     assert found["scaling"] == {
-        "on": {"rule": "power", "exponent": 0.5},
-        "inverse": {"rule": "power", "exponent": 1},
+        "on": {"rule": "power", "exponent": 0.5, "multiplier": 1.0},
+        "inverse": {"rule": "power", "exponent": 1, "multiplier": 1.0},
     }
 
 

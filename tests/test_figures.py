@@ -13,9 +13,21 @@ import pandas as pd
 import pytest
 from matplotlib.colors import same_color
 
-from sqrtdk import cells, cosines, crossings, curves, examples, summary, tables, tails, theory
+from sqrtdk import (
+    cells,
+    config,
+    cosines,
+    crossings,
+    curves,
+    examples,
+    shards,
+    summary,
+    tables,
+    tails,
+    theory,
+)
 from sqrtdk.experiments import precision as halves
-from sqrtdk.experiments import worked_example
+from sqrtdk.experiments import projections, worked_example
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.experiments.scaling import COLUMNS
 from sqrtdk.figures import FIGURES, TABLES, collapse, lines, style
@@ -794,6 +806,16 @@ def test_the_command_writes_each_figure_in_the_inks_of_the_page(experiment, tmp_
         found, schemas = {"runs": pd.DataFrame(rows)}, {"runs": worked_example.COLUMNS}
     if experiment == "training":
         found, schemas = learned.tables(), learned.SCHEMAS
+    if experiment == "projections":
+        run = config.compose(["grid=smoke", "experiments=projections", "steps=8"], {})
+        rows = [
+            row
+            for slab in shards.slabs(run.settings["projections"], projections.WITHIN)
+            for row in cells.rows(projections.cells(slab | {"seeds": [0, 2]}), projections.COLUMNS)
+        ]
+        runs = pd.DataFrame(rows, columns=[column.name for column in projections.COLUMNS])
+        found = {"summary": pd.DataFrame(summary.summarize(runs, projections.COLUMNS, {}))}
+        schemas = {"summary": summary.columns(projections.COLUMNS)}
     if experiment in RECALL:
         columns = summary.columns(EXPERIMENTS[experiment].COLUMNS)
         found, schemas = {"summary": recall_table(experiment)}, {"summary": columns}

@@ -272,6 +272,7 @@ def test_a_law_is_centred_exactly_if_the_mean_of_its_entries_is_zero(law):
 def test_exact_values_are_of_independent_standard_normal_entries():
     assert [name for name, law in inputs.LAWS.items() if law.exact] == ["gaussian"]
     assert {name for name, law in inputs.LAWS.items() if not law.unrelated} == {
+        "graded",
         "non_centred",
         "planted",
     }

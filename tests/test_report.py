@@ -465,9 +465,10 @@ def gated(z: float) -> pd.DataFrame:
 def test_the_gate_stands_beside_the_answer(tmp_path: Path, z: float, verdict: str) -> None:
     frame = gated(z)
     found = check(render(build(tmp_path, frame)))
-    count = int(frame["z"].notna().sum())
+    gate = summary.gate(frame)
     (score,) = summary.normal_scores(np.array([z]), np.array([20]))
-    line = f"{count} means, rms of z {score:.2f}, largest |z| {score:.1f}, {verdict}."
+    line = f"{gate.points} distinct means of {gate.draws} draws, "
+    line += f"rms of z {score:.2f}, largest |z| {score:.1f}, {verdict}."
     assert f"Measurement against theory: {line}" in found.words("answer")
     low, high = summary.RMS_Z
     assert f"is between {low} and {high} and the largest" in found.words("method")

@@ -346,10 +346,16 @@ def test_a_stopped_run_ends_at_once_with_one_line(tmp_path: Path, number: signal
 
 
 def test_a_failing_cell_is_named_and_the_rest_is_finished(tmp_path: Path) -> None:
-    rule = "hydra=scale_rules.big={rule:constant,value:1e308}"
+    copy_project(tmp_path)
+    # What a configuration can ask for does not fail, so the code does.
+    size = "    n_k, d_v = arrays.v.shape[1:]\n"
+    fault = "    if any(getattr(rule, 'value', 0) == 7 for rule in rules):\n"
+    fault += "        raise OverflowError('too large')\n"
+    edit(tmp_path, "experiments/scaling.py", size, fault + size)
+    rule = "hydra=scale_rules.big={rule:constant,value:7}"
     done = snakemake(
         tmp_path, table(), "--config", "name=mine", "d_k=[1,4]", "n_k=2", "n_q=2",
-        "seeds=1", "scaling=[off,big]", rule,
+        "seeds=1", "scaling=[off,big]", rule, root=tmp_path,
     )  # fmt: skip
     assert done.returncode == 1
     *_, head, first, second = done.stderr.splitlines()
@@ -509,11 +515,16 @@ def test_every_rule_that_runs_a_module_lists_its_code() -> None:
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the project whose modules a test may edit, with a finished tiny run beside it."""
     root = tmp_path_factory.mktemp("project")
+    copy_project(root)
+    assert run_project(root).returncode == 0
+    return root
+
+
+def copy_project(root: Path) -> None:
+    """Copy what a run needs, so that a test may edit it."""
     for name in ("src", "conf", "profiles", "envs"):
         shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "Snakefile", root / "Snakefile")
-    assert run_project(root).returncode == 0
-    return root
 
 
 def run_project(root: Path, *arguments: str, target: str = "scaling") -> Run:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from sqrtdk import arguments, disk, stdio
+from sqrtdk import disk, stdio
 
 
 class MistakeError(Exception):
@@ -23,17 +23,20 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """End with what is wrong, without the usage before it."""
-        if "--quiet" in message and (found := arguments.mistake(sys.argv[1:])):
-            answer(MistakeError(found))
-        # Of argparse nothing public has the options that there are.
-        known = list(getattr(self, "_option_string_actions", {}))
-        near = [
-            f"; did you mean {option}?"
-            for word in message.split()
-            if word.startswith("--") and message.startswith("unrecognized")
-            for option in difflib.get_close_matches(word, known, n=1)
-        ]
-        answer(MistakeError(f"{message}{''.join(near[:1])}; --help says what there is"))
+        refuse_option(self, message)
+
+
+def refuse_option(parser: argparse.ArgumentParser, message: str) -> NoReturn:
+    """End with one line for options that a parser cannot read, and the nearest that it knows."""
+    # Nothing public lists the options of a parser.
+    known = list(getattr(parser, "_option_string_actions", {}))
+    near = [
+        f"; did you mean {option}?"
+        for word in message.split()
+        if word.startswith("--") and message.startswith("unrecognized")
+        for option in difflib.get_close_matches(word, known, n=1)
+    ]
+    answer(MistakeError(f"{message}{''.join(near[:1])}; --help says what there is"))
 
 
 def run(main: Callable[[], None], *names: str) -> None:

@@ -104,7 +104,7 @@ def _listed(names: Iterable[str]) -> str:
     """Return names as a message lists them: all, or the first of many.
 
     >>> _listed(map(str, range(1000))).split(", ")[-2:]
-    ["59", "… (1000 in all)"]
+    ['59', '… (1000 in all)']
     """
     names = list(names)
     more = [f"… ({len(names)} in all)"] if len(names) > LISTED else []

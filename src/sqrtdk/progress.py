@@ -4,6 +4,7 @@ A Snakemake logger plugin (profiles/default names it). Failed jobs, warnings and
 said better here are printed as Snakemake formats them.
 """
 
+import argparse
 import contextlib
 import difflib
 import logging
@@ -14,14 +15,14 @@ import traceback
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NoReturn, TextIO
 
 import yte
 from snakemake.exceptions import WorkflowError
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from sqrtdk import arguments, disk, interrupts, stdio
+from sqrtdk import arguments, commands, disk, interrupts, stdio
 
 MILLISECONDS = {
     "draw_scaling": 9000,
@@ -258,6 +259,14 @@ def mistake(text: str, exception: str | None) -> str:
     if not Expected.read and exception not in FAULTS:
         return "sqrtdk: " + re.sub(r"^\w+Error:\s*(\[Errno \d+\] )?", "", lines[-1])
     return text
+
+
+def refuse_option(parser: argparse.ArgumentParser, message: str) -> NoReturn:
+    """End with one line for an option that Snakemake cannot read."""
+    # All that Snakemake says of a target that `--quiet` took for one of its own words.
+    if "--quiet" in message and (found := arguments.mistake(sys.argv[1:])):
+        commands.answer(commands.MistakeError(found))
+    commands.refuse_option(parser, message)
 
 
 def shortened(lines: list[str]) -> list[str]:

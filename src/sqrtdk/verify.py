@@ -20,7 +20,10 @@ exponentials (three generations of processors tried) moved these numbers by 1.2e
 quantiles of saturated rows most of all; a mistake moves them by far more."""
 
 
-RULES = {"off": {"rule": "constant", "value": 1}, "on": {"rule": "power", "exponent": 0.5}}
+RULES = {
+    "off": {"rule": "constant", "value": 1},
+    "on": {"rule": "power", "exponent": 0.5, "multiplier": 1.0},
+}
 LAW = {"law": "gaussian"}
 D_V = 64
 """What the reference was measured with, beside what its columns say."""
