@@ -21,7 +21,7 @@ if not Path(sqrtdk.__file__).samefile(SOURCE / "sqrtdk" / "__init__.py"):
     )
 
 try:
-    from sqrtdk.workflow import PARTS, Workflow, benchmarks, code, pages, prose, reference
+    from sqrtdk.workflow.targets import PARTS, Workflow, benchmarks, code, pages, prose, reference
 
     flow = Workflow(config, workflow.configfiles)
 except ModuleNotFoundError as error:
@@ -89,7 +89,7 @@ rule configure:
     "Write the resolved configuration."
     input:
         request=flow.request,
-        code=code("sqrtdk.tables"),
+        code=code("sqrtdk.jobs.configure"),
     output:
         f"{flow.folder}/config.yaml",
     log:
@@ -99,7 +99,7 @@ rule configure:
     conda:
         "envs/jobs.yml"
     shell:
-        "python -m sqrtdk.tables {input.request} {output} 2> {log}"
+        "python -m sqrtdk.jobs.configure {input.request} {output} 2> {log}"
 
 
 rule measure:
@@ -117,7 +117,7 @@ rule measure:
     params:
         slab=flow.slab,
     shell:
-        "python -m sqrtdk.experiments.{wildcards.experiment} {params.slab:q} {output:q} 2> {log:q}"
+        "python -m sqrtdk.experiments.{wildcards.experiment}.measure {params.slab:q} {output:q} 2> {log:q}"
 
 
 rule expect:
@@ -133,7 +133,7 @@ rule expect:
     params:
         points=flow.points,
     shell:
-        "python -m sqrtdk.exact {params.points:q} {output:q} 2> {log:q}"
+        "python -m sqrtdk.jobs.expect {params.points:q} {output:q} 2> {log:q}"
 
 
 rule merge:
@@ -141,7 +141,7 @@ rule merge:
     input:
         config=rules.configure.output,
         shards=lambda wildcards: flow.measured(wildcards.experiment),
-        code=code("sqrtdk.runs"),
+        code=code("sqrtdk.jobs.merge"),
     output:
         f"{flow.folder}/{{experiment}}/runs.csv",
     log:
@@ -151,7 +151,7 @@ rule merge:
     conda:
         "envs/jobs.yml"
     shell:
-        "python -m sqrtdk.runs {input.config} {wildcards.experiment} {output} 2> {log}"
+        "python -m sqrtdk.jobs.merge {input.config} {wildcards.experiment} {output} 2> {log}"
 
 
 rule contrast:
@@ -159,7 +159,7 @@ rule contrast:
     input:
         config=rules.configure.output,
         runs=rules.merge.output,
-        code=code("sqrtdk.contrasts"),
+        code=code("sqrtdk.jobs.contrasts"),
     output:
         f"{flow.folder}/{{experiment}}/contrasts.csv",
     log:
@@ -169,7 +169,7 @@ rule contrast:
     conda:
         "envs/jobs.yml"
     shell:
-        "python -m sqrtdk.contrasts {input.config} {wildcards.experiment}"
+        "python -m sqrtdk.jobs.contrasts {input.config} {wildcards.experiment}"
         " {input.runs} {output} 2> {log}"
 
 
@@ -178,7 +178,7 @@ rule curve:
     input:
         config=rules.configure.output,
         shards=lambda wildcards: flow.expected(wildcards.experiment),
-        code=code("sqrtdk.curves"),
+        code=code("sqrtdk.jobs.exact_curves"),
     output:
         f"{flow.folder}/{{experiment}}/exact.csv",
     log:
@@ -188,7 +188,7 @@ rule curve:
     conda:
         "envs/jobs.yml"
     shell:
-        "python -m sqrtdk.curves {input.config} {wildcards.experiment} {output} 2> {log}"
+        "python -m sqrtdk.jobs.exact_curves {input.config} {wildcards.experiment} {output} 2> {log}"
 
 
 rule summarize:
@@ -197,7 +197,7 @@ rule summarize:
         config=rules.configure.output,
         runs=rules.merge.output,
         exact=rules.curve.output,
-        code=code("sqrtdk.summary"),
+        code=code("sqrtdk.jobs.summarize"),
     output:
         f"{flow.folder}/{{experiment}}/summary.csv",
     log:
@@ -207,7 +207,7 @@ rule summarize:
     conda:
         "envs/jobs.yml"
     shell:
-        "python -m sqrtdk.summary {input.config} {wildcards.experiment}"
+        "python -m sqrtdk.jobs.summarize {input.config} {wildcards.experiment}"
         " {input.runs} {input.exact} {output} 2> {log}"
 
 
@@ -215,7 +215,7 @@ rule exemplify:
     "Keep a few real weight matrices whole."
     input:
         config=rules.configure.output,
-        code=code("sqrtdk.examples"),
+        code=code("sqrtdk.jobs.weights"),
     output:
         f"{flow.folder}/scaling/weights.csv",
     log:
@@ -225,14 +225,14 @@ rule exemplify:
     conda:
         "envs/jobs.yml"
     shell:
-        "python -m sqrtdk.examples {input.config} {output} 2> {log}"
+        "python -m sqrtdk.jobs.weights {input.config} {output} 2> {log}"
 
 
 rule spread:
     "How the gradient is spread over rows: the tail that a mean hides."
     input:
         config=rules.configure.output,
-        code=code("sqrtdk.tails"),
+        code=code("sqrtdk.jobs.tails"),
     output:
         f"{flow.folder}/scaling/tails.csv",
     log:
@@ -242,14 +242,14 @@ rule spread:
     conda:
         "envs/jobs.yml"
     shell:
-        "python -m sqrtdk.tails {input.config} {output} 2> {log}"
+        "python -m sqrtdk.jobs.tails {input.config} {output} 2> {log}"
 
 
 rule grade:
     "Measure the weight that keys get by their cosine with the query."
     input:
         config=rules.configure.output,
-        code=code("sqrtdk.cosines"),
+        code=code("sqrtdk.jobs.cosines"),
     output:
         f"{flow.folder}/related/cosines.csv",
     log:
@@ -259,7 +259,7 @@ rule grade:
     conda:
         "envs/jobs.yml"
     shell:
-        "python -m sqrtdk.cosines {input.config} {output} 2> {log}"
+        "python -m sqrtdk.jobs.cosines {input.config} {output} 2> {log}"
 
 
 rule cross:
@@ -268,7 +268,7 @@ rule cross:
         config=rules.configure.output,
         summary=f"{flow.folder}/scaling/summary.csv",
         contrasts=f"{flow.folder}/scaling/contrasts.csv",
-        code=code("sqrtdk.crossings"),
+        code=code("sqrtdk.jobs.crossings"),
     output:
         f"{flow.folder}/scaling/crossings.csv",
     log:
@@ -278,7 +278,7 @@ rule cross:
     conda:
         "envs/jobs.yml"
     shell:
-        "python -m sqrtdk.crossings {input.config} {input.summary} {input.contrasts} {output}"
+        "python -m sqrtdk.jobs.crossings {input.config} {input.summary} {input.contrasts} {output}"
         " 2> {log}"
 
 
@@ -287,7 +287,7 @@ rule rate:
     input:
         config=rules.configure.output,
         runs=f"{flow.folder}/training/runs.csv",
-        code=code("sqrtdk.rates"),
+        code=code("sqrtdk.jobs.rates"),
     output:
         f"{flow.folder}/training/rates.csv",
     log:
@@ -297,7 +297,7 @@ rule rate:
     conda:
         "envs/jobs.yml"
     shell:
-        "python -m sqrtdk.rates {input.config} {input.runs} {output} 2> {log}"
+        "python -m sqrtdk.jobs.rates {input.config} {input.runs} {output} 2> {log}"
 
 
 rule twin:
@@ -306,7 +306,7 @@ rule twin:
         config=rules.configure.output,
         runs=rules.rate.input.runs,
         rates=rules.rate.output,
-        code=code("sqrtdk.twins"),
+        code=code("sqrtdk.jobs.equivalence"),
     output:
         f"{flow.folder}/training/twins.csv",
     log:
@@ -316,7 +316,7 @@ rule twin:
     conda:
         "envs/jobs.yml"
     shell:
-        "python -m sqrtdk.twins {input.config} {input.runs} {input.rates} {output} 2> {log}"
+        "python -m sqrtdk.jobs.equivalence {input.config} {input.runs} {input.rates} {output} 2> {log}"
 
 
 rule widen:
@@ -324,7 +324,7 @@ rule widen:
     input:
         config=rules.configure.output,
         runs=f"{flow.folder}/score_width/runs.csv",
-        code=code("sqrtdk.widths"),
+        code=code("sqrtdk.jobs.widths"),
     output:
         f"{flow.folder}/score_width/widths.csv",
     log:
@@ -334,7 +334,7 @@ rule widen:
     conda:
         "envs/jobs.yml"
     shell:
-        "python -m sqrtdk.widths {input.config} {input.runs} {output} 2> {log}"
+        "python -m sqrtdk.jobs.widths {input.config} {input.runs} {output} 2> {log}"
 
 
 for experiment in flow.experiments:
@@ -351,13 +351,13 @@ for experiment in flow.experiments:
             f"draw_{experiment}"
         input:
             tables=flow.tables(experiment),
-            code=code(f"sqrtdk.figures.{experiment}"),
+            code=code(f"sqrtdk.experiments.{experiment}.figures"),
         output:
             [
                 report(
                     figure,
                     category=experiment,
-                    caption=f"src/sqrtdk/report/captions/{Path(figure).stem}.rst",
+                    caption=f"src/sqrtdk/experiments/{experiment}/captions/{Path(figure).stem}.rst",
                     labels={"figure": Path(figure).stem},
                 )
                 for figure in flow.figures(experiment)
@@ -374,7 +374,7 @@ for experiment in flow.experiments:
         conda:
             "envs/jobs.yml"
         params:
-            module=f"sqrtdk.figures.{experiment}",
+            module=f"sqrtdk.experiments.{experiment}.figures",
             tables=subpath(input[0], parent=True),
             figures=subpath(output[0], parent=True),
         shell:
@@ -386,7 +386,7 @@ rule judge:
     input:
         config=rules.configure.output,
         tables=flow.judging(),
-        code=code("sqrtdk.claims"),
+        code=code("sqrtdk.jobs.judge"),
     output:
         f"{flow.folder}/claims.csv",
     log:
@@ -396,7 +396,7 @@ rule judge:
     conda:
         "envs/jobs.yml"
     shell:
-        "python -m sqrtdk.claims {input.config} {input.tables} {output} 2> {log}"
+        "python -m sqrtdk.jobs.judge {input.config} {input.tables} {output} 2> {log}"
 
 
 rule answer:
@@ -405,7 +405,7 @@ rule answer:
         config=rules.configure.output,
         claims=rules.judge.output,
         tables=flow.answering(),
-        code=code("sqrtdk.questions"),
+        code=code("sqrtdk.jobs.answer"),
     output:
         f"{flow.folder}/questions.csv",
     log:
@@ -415,7 +415,7 @@ rule answer:
     conda:
         "envs/jobs.yml"
     shell:
-        "python -m sqrtdk.questions {input.config} {output} 2> {log}"
+        "python -m sqrtdk.jobs.answer {input.config} {output} 2> {log}"
 
 
 rule trace:
@@ -426,7 +426,7 @@ rule trace:
             *flow.summaries(),
         ],
         claims=rules.judge.output,
-        code=code("sqrtdk.provenance"),
+        code=code("sqrtdk.jobs.trace"),
     output:
         f"{flow.folder}/provenance.json",
     log:
@@ -436,7 +436,7 @@ rule trace:
     conda:
         "envs/jobs.yml"
     shell:
-        'python -m sqrtdk.provenance {output} "$SQRTDK_COMMAND" {input.tables} {input.claims}'
+        'python -m sqrtdk.jobs.trace {output} "$SQRTDK_COMMAND" {input.tables} {input.claims}'
         " 2> {log}"
 
 
@@ -469,7 +469,7 @@ rule verify:
     input:
         config=rules.configure.output,
         runs=flow.verified(),
-        code=code("sqrtdk.verify"),
+        code=code("sqrtdk.jobs.verify"),
         reference=reference(),
     log:
         f"{flow.folder}/logs/verify.log",
@@ -478,7 +478,7 @@ rule verify:
     params:
         folder=flow.folder,
     shell:
-        "python -m sqrtdk.verify {params.folder} 2>&1 | tee {log}"
+        "python -m sqrtdk.jobs.verify {params.folder} 2>&1 | tee {log}"
 
 
 rule time:

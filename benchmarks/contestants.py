@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from sqrtdk import gradients, inputs, kernel, metrics
-from sqrtdk.attention import Factor, attention, scores, shift_by_row_max
-from sqrtdk.experiments import scaling
-from sqrtdk.inputs import Array, Inputs
+from sqrtdk.core import gradients, input_laws, kernel, metrics
+from sqrtdk.core.attention import Factor, attention, scores, shift_by_row_max
+from sqrtdk.core.input_laws import Array, Inputs
+from sqrtdk.experiments.scaling import measure as scaling
 
 Run = Callable[[], object]
 
@@ -44,7 +44,7 @@ class Case:
     def draw(self) -> Inputs:
         """The batch, drawn as the experiments draw it."""
         one = partial(
-            inputs.draw, LAW, d_k=self.d, n_k=self.n, n_q=self.n, d_v=self.d, dtype=self.dtype
+            input_laws.draw, LAW, d_k=self.d, n_k=self.n, n_q=self.n, d_v=self.d, dtype=self.dtype
         )
         draws = [one(seed=seed) for seed in range(self.cells)]
         return Inputs(*(np.stack(arrays) for arrays in zip(*draws, strict=True)))
@@ -114,7 +114,7 @@ def columns(case: Case) -> Run:
 
 
 def readable(case: Case) -> Run:
-    """The definitions of attention.py, gradients.py and metrics.py, rule by rule."""
+    """The definitions of core/attention.py, core/gradients.py and core/metrics.py, rule by rule."""
     q, k, v, g = case.draw()
 
     def run() -> None:
@@ -179,7 +179,7 @@ def _cell_by_cell(case: Case, backward: Callable[[Array, Array], Array]) -> Run:
 
 
 def forward_readable(case: Case) -> Run:
-    """The output alone, with 1/√d_k, by attention.py."""
+    """The output alone, with 1/√d_k, by core/attention.py."""
     q, k, v, _ = case.draw()
     return lambda: attention(q, k, v, scale=case.scales[1]).output
 

@@ -25,7 +25,9 @@ import psutil
 
 from benchmarks import ROOT, contestants, slabs
 from benchmarks.contestants import Case, Run
-from sqrtdk import commands, provenance, tables
+from sqrtdk.storage import atomic, provenance
+from sqrtdk.system import command_line
+from sqrtdk.workflow import parser as workflow_parser
 
 NS = (16, 64, 256, 1024)
 DS = (1, 4, 16, 64, 256, 1024, 4096)
@@ -205,7 +207,7 @@ def workers(named: Mapping[str, Mapping[str, Any]], rounds: int) -> Iterator[Row
         for number in range(rounds):
             for name, slab in named.items():
                 axes = slab["dtype"], slab["n_k"], slab["d_k"], number
-                job = [sys.executable, "-m", "sqrtdk.experiments.scaling"]
+                job = [sys.executable, "-m", "sqrtdk.experiments.scaling.measure"]
                 used, _ = child([*job, json.dumps(slab), str(Path(scratch) / "shard.csv")])
                 yield Row("worker", f"{name}: job", *axes, used, "s")
                 _, printed = child(
@@ -217,10 +219,10 @@ def workers(named: Mapping[str, Mapping[str, Any]], rounds: int) -> Iterator[Row
 
 STARTS = {
     "python alone": ("-c", ""),
-    "job of a shard": ("-c", "import sqrtdk.experiments.scaling"),
-    "job of exact values": ("-c", "import sqrtdk.exact"),
-    "job of a summary": ("-c", "import sqrtdk.summary"),
-    "job of figures": ("-c", "import sqrtdk.figures.scaling"),
+    "job of a shard": ("-c", "import sqrtdk.experiments.scaling.measure"),
+    "job of exact values": ("-c", "import sqrtdk.jobs.expect"),
+    "job of a summary": ("-c", "import sqrtdk.jobs.summarize"),
+    "job of figures": ("-c", "import sqrtdk.experiments.scaling.figures"),
     "job of the report": ("-c", "import sqrtdk.report.__main__"),
     "one cell by hand": ("-m", "sqrtdk.run", "d_k=16", "n_k=16", "n_q=16"),
     "snakemake --version": ("-m", "snakemake", "--version"),
@@ -291,11 +293,11 @@ PARTS: dict[str, Callable[[int, bool], Iterable[Row]]] = {
 
 def main() -> None:
     """Measure a part and write its rounds and, beside them, the machine."""
-    parser = commands.Parser(description=__doc__)
+    parser = workflow_parser.Parser(description=__doc__)
     parser.add_argument("part", choices=[*PARTS, "narrow-child"], help="what to measure")
     parser.add_argument("path", type=Path, help="CSV file of the rounds")
     parser.add_argument(
-        "--rounds", type=commands.whole, default=5, help="rounds, 5 at least for a page"
+        "--rounds", type=workflow_parser.whole, default=5, help="rounds, 5 at least for a page"
     )
     parser.add_argument("--quick", action="store_true", help="the smallest of everything")
     options = parser.parse_args()
@@ -311,11 +313,11 @@ def main() -> None:
     writer.writerow(Row._fields)
     # Six digits of a time are more than it has.
     writer.writerows(row._replace(value=float(f"{row.value:.6g}")) for row in rows)
-    tables.write_atomically(options.path, buffer.getvalue())
+    atomic.write_atomically(options.path, buffer.getvalue())
     record["load after"] = [round(load, 2) for load in os.getloadavg()]
     text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
-    tables.write_atomically(options.path.with_suffix(".json"), text)
+    atomic.write_atomically(options.path.with_suffix(".json"), text)
 
 
 if __name__ == "__main__":
-    commands.run(main)
+    command_line.run(main)

@@ -17,13 +17,15 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator, ScalarFormatter
 
 from benchmarks.measure import DS, NS, Row
-from sqrtdk import commands, tables
 from sqrtdk.figures import style
+from sqrtdk.storage import atomic, tables
+from sqrtdk.system import command_line
+from sqrtdk.system import errors as system_errors
 
 LEAST_ROUNDS = 5
 
 
-class RoundsError(commands.MistakeError):
+class RoundsError(system_errors.MistakeError):
     """Too few rounds to say how far a number spreads."""
 
 
@@ -351,7 +353,7 @@ def read(path: Path) -> pd.DataFrame:
     try:
         table = pd.read_csv(path, dtype=str, keep_default_na=False)
     except ValueError as error:
-        raise tables.TableError(f"{path} cannot be read: {commands.one_line(error)}") from None
+        raise tables.TableError(f"{path} cannot be read: {system_errors.one_line(error)}") from None
     if list(table.columns) != list(Row._fields):
         raise tables.TableError(f"{path} is no table of rounds")
     return table
@@ -369,12 +371,12 @@ def main() -> None:
         code.setdefault(str(one["code"]["revision"]), []).append(source.stem)
     record = records[0] | {"loads": [min(loads), max(loads)], "code": code}
     written = page(rounds, record, picture.name)
-    tables.write_atomically(whole, table.to_csv(index=False, lineterminator="\n"))
+    atomic.write_atomically(whole, table.to_csv(index=False, lineterminator="\n"))
     drawn = BytesIO()
     draw(rounds).savefig(drawn, format="png", dpi=130, metadata={"Software": None})
-    tables.write_atomically(picture, drawn.getvalue())
-    tables.write_atomically(text, written)
+    atomic.write_atomically(picture, drawn.getvalue())
+    atomic.write_atomically(text, written)
 
 
 if __name__ == "__main__":
-    commands.run(main, "ROUNDS.csv", "ROUNDS.csv...", "TABLE.csv", "FIGURE.png", "PAGE.md")
+    command_line.run(main, "ROUNDS.csv", "ROUNDS.csv...", "TABLE.csv", "FIGURE.png", "PAGE.md")

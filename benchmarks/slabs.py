@@ -7,9 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sqrtdk import cells, commands, config, inputs, kernel, scales
-from sqrtdk.experiments import scaling
-from sqrtdk.shards import slabs
+from sqrtdk.config import compose
+from sqrtdk.core import input_laws, kernel, scale_rules
+from sqrtdk.experiments import cells
+from sqrtdk.experiments.scaling import measure as scaling
+from sqrtdk.storage.planning import slabs
+from sqrtdk.system import command_line, errors
 
 
 def slab(n: int, d_k: int, *, seeds: int, dtype: str = "float64", n_q: int = 0) -> dict[str, Any]:
@@ -67,13 +70,14 @@ def bare(slab: Mapping[str, Any]) -> None:
     sizes = {name: slab[name] for name in ("d_k", "n_k", "n_q", "d_v")}
     ((law),) = slab["inputs"].values()
     rules = [
-        scales.rule(entry, d_k=slab["d_k"], n_k=slab["n_k"]) for entry in slab["scaling"].values()
+        scale_rules.rule(entry, d_k=slab["d_k"], n_k=slab["n_k"])
+        for entry in slab["scaling"].values()
     ]
     core = kernel.Kernel()
     seeds = range(*slab["seeds"])
     size = kernel.batch_size(slab["n_q"], slab["n_k"], slab["d_k"], slab["d_v"])
     below = 1e-3 / slab["n_k"] * slab["d_v"] ** 0.5
-    drawn = partial(inputs.draw, law, **sizes, dtype=slab["dtype"])
+    drawn = partial(input_laws.draw, law, **sizes, dtype=slab["dtype"])
     for start in range(0, len(seeds), size):
         draws = [drawn(seed=seed) for seed in seeds[start : start + size]]
         core.measure(*scaling.batch(core, draws), rules, dead_below=below)
@@ -81,7 +85,7 @@ def bare(slab: Mapping[str, Any]) -> None:
 
 def bare_run(values: Mapping[str, str]) -> None:
     """The random numbers and the kernel of all cells of `scaling` of a run."""
-    settings = config.compose([], values).settings["scaling"]
+    settings = compose.compose([], values).settings["scaling"]
     for one in slabs(settings):
         bare(one | {"seeds": [settings["seed"][0], settings["seed"][-1] + 1]})
 
@@ -100,9 +104,9 @@ def main() -> None:
     `bare`: CPU seconds of a slab's random numbers and kernel. `run`: the same of a run's values.
     `peak`: the MiB and CPU seconds of a slab's cells.
     """
-    what, wanted = sys.argv[1], commands.read_json(sys.argv[2], "a slab or a run's values")
+    what, wanted = sys.argv[1], errors.read_json(sys.argv[2], "a slab or a run's values")
     if what not in ("bare", "run", "peak"):
-        raise commands.MistakeError(f"{what!r} is not allowed; allowed: bare, run or peak")
+        raise errors.MistakeError(f"{what!r} is not allowed; allowed: bare, run or peak")
     if what != "run":
         cells.check_slab(wanted, scaling.KEYS)
     if what in ("bare", "run"):
@@ -118,4 +122,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    commands.run(main, "WHAT", "SLAB")
+    command_line.run(main, "WHAT", "SLAB")

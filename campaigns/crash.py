@@ -22,7 +22,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from sqrtdk import commands, tables
+from sqrtdk.storage import atomic, shard_files
+from sqrtdk.workflow import parser as workflow_parser
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -71,7 +72,7 @@ def whole(folder: Path) -> dict[str, int]:
     return {
         str(path.relative_to(folder)): path.stat().st_mtime_ns
         for path in (folder / "results/shards").glob("*/*.csv")
-        if tables.is_whole(path)
+        if shard_files.is_whole(path)
     }
 
 
@@ -114,7 +115,7 @@ def lost(folder: Path, grid: tuple[str, ...], expected: dict[str, bytes]) -> tup
     found += [f"{name} is new" for name in same.keys() - expected.keys()]
     after = whole(folder)
     found += [f"{name} computed again" for name, at in before.items() if after.get(name) != at]
-    found += [f"{path} is left" for path in (folder / "results").rglob(f"*{tables.PARTIAL}")]
+    found += [f"{path} is left" for path in (folder / "results").rglob(f"*{atomic.PARTIAL}")]
     return len(before), found
 
 
@@ -176,7 +177,7 @@ def kinds(files: list[str]) -> dict[str, str]:
         if single and Path(name).suffix in (".csv", ".yaml", ".json", ".html"):
             # While it is written it bears its name after a dot.
             parent, last = os.path.split(name)
-            result[name] = rf"{re.escape(parent)}/\.?{re.escape(last)}(\.\w+{tables.PARTIAL})?$"
+            result[name] = rf"{re.escape(parent)}/\.?{re.escape(last)}(\.\w+{atomic.PARTIAL})?$"
     return result
 
 
@@ -202,8 +203,8 @@ def inside(only: str) -> Iterator[tuple[str, list[str]]]:
 
 def main() -> None:
     """Run the trials; exit 1 if anything was lost."""
-    parser = commands.Parser(description=__doc__)
-    parser.add_argument("--times", type=commands.whole, default=50)
+    parser = workflow_parser.Parser(description=__doc__)
+    parser.add_argument("--times", type=workflow_parser.whole, default=50)
     parser.add_argument("--signal", choices=("KILL", "TERM", "INT"), default="KILL")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--inside", action="store_true")

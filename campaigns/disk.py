@@ -31,7 +31,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from campaigns import crash
-from sqrtdk import commands, tables
+from sqrtdk.storage import guards as storage_guards
+from sqrtdk.workflow import parser as workflow_parser
 
 Damage = Callable[[bytes], bytes]
 
@@ -287,7 +288,7 @@ def damage_others(trials: Trials, finished: Path, scratch: Path) -> None:
             done = run(folder)
             after = {one: (folder / "results" / one).read_bytes() for one in names(folder)}
             # Of one without a digit none was edited.
-            spoiled = [path for path in guarded if tables.is_changed(path)]
+            spoiled = [path for path in guarded if storage_guards.is_changed(path)]
             short = [str(path.relative_to(folder)) for path in spoiled]
             silent = [x for x in short if f"sqrtdk: {x} was changed after" not in done.stdout]
             other = [x for x in before.keys() | after.keys() if before.get(x) != after.get(x)]
@@ -309,10 +310,10 @@ def damage_others(trials: Trials, finished: Path, scratch: Path) -> None:
 
 def main() -> None:
     """Run the trials; exit 1 if anything was lost."""
-    parser = commands.Parser(description=__doc__.splitlines()[0])
+    parser = workflow_parser.Parser(description=__doc__.splitlines()[0])
     parts = ("full", "inodes", "failing", "blocked", "damage")
     parser.add_argument("--parts", nargs="+", choices=parts, default=parts)
-    parser.add_argument("--times", type=commands.whole, default=20)
+    parser.add_argument("--times", type=workflow_parser.whole, default=20)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     rng = random.Random(options.seed)

@@ -20,14 +20,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sqrtdk import cells, commands, config, keys, summary, tables, workflow
-from sqrtdk.experiments import scaling
+from sqrtdk import schema
+from sqrtdk.config import entries, keys, overrides, resolve, yaml_reader
+from sqrtdk.experiments import cells
 from sqrtdk.experiments.registry import EXPERIMENTS
-from sqrtdk.experiments.scaling import COLUMNS
-from sqrtdk.report import files
+from sqrtdk.experiments.scaling import measure as scaling
+from sqrtdk.experiments.scaling.measure import COLUMNS
+from sqrtdk.report import dictionary
+from sqrtdk.storage import frames, guards, shard_files, tables
+from sqrtdk.system import errors
+from sqrtdk.workflow import parser as workflow_parser
+from sqrtdk.workflow import targets
 
 WORDS = (
-    *sorted(config.flat_keys()), *EXPERIMENTS, *config.RUN_KEYS, *config.FORMULAS,
+    *sorted(keys.flat_keys()), *EXPERIMENTS, *keys.RUN_KEYS, *entries.FORMULAS,
     "hydra", "on", "off", "inverse", "gaussian", "planted", "rule", "power", "exponent", "law",
     "null", "true", "nan", "inf", "range(0,3)", "choice(1,2)", "glob(*)", "${d_k}",
     "${oc.env:HOME}", "!!python/object:os.system", "../..", "0x10", "1_000", "1e9", "-1", "64",
@@ -74,19 +80,19 @@ def value(rng: random.Random, depth: int = 2) -> Any:
 def of_overrides(rng: random.Random, folder: Path) -> None:
     """Check overrides as both commands do."""
     lines = [override(rng) for _ in range(rng.randint(1, 3))]
-    config.check_overrides(lines, sweep=rng.random() < 0.5)
+    overrides.check_overrides(lines, sweep=rng.random() < 0.5)
 
 
 def of_values(rng: random.Random, folder: Path) -> None:
     """Resolve a configuration of which some keys are random."""
     given = {rng.choice(WORDS): value(rng) for _ in range(rng.randint(1, 3))}
-    config.resolve({**BASE, **given})
+    resolve.resolve({**BASE, **given})
 
 
 def of_command(rng: random.Random, folder: Path) -> None:
     """The whole way of `--config`, Hydra's grammar in it."""
     given = {rng.choice(WORDS): value(rng) for _ in range(rng.randint(0, 2))}
-    workflow.compose(given | {"hydra": words(rng)}, (), ["--config", words(rng)])
+    targets.compose(given | {"hydra": words(rng)}, (), ["--config", words(rng)])
 
 
 YAML = (
@@ -146,16 +152,16 @@ def of_files(rng: random.Random, folder: Path) -> None:
     path = folder / "my.yaml"
     path.write_bytes(document(rng) if rng.random() < 0.7 else changed(rng, CONFIG))
     if rng.random() < 0.7:
-        config.resolve({**BASE, **config.read(path)})
+        resolve.resolve({**BASE, **yaml_reader.read(path)})
     else:
-        config.load(path)
+        resolve.load(path)
 
 
 def of_slabs(rng: random.Random, folder: Path) -> None:
     """Read what a job is to measure."""
     content = changed(rng, json.dumps(SLAB).encode()).decode(errors="replace")
     given = content if rng.random() < 0.6 else json.dumps(value(rng), default=str)
-    found = commands.read_json(given, "a slab")
+    found = errors.read_json(given, "a slab")
     if rng.random() < 0.5:
         found = SLAB | {rng.choice(sorted(SLAB)): value(rng)}
     cells.check_slab(found, scaling.KEYS)
@@ -172,7 +178,7 @@ def of_rows(rng: random.Random, folder: Path) -> None:
     """Read a table as the report does."""
     path = folder / "rows.csv"
     path.write_bytes(changed(rng, SHARD))
-    files.read_rows(path, COLUMNS[:2])
+    dictionary.read_rows(path, COLUMNS[:2])
 
 
 def of_tables(rng: random.Random, folder: Path) -> None:
@@ -180,15 +186,15 @@ def of_tables(rng: random.Random, folder: Path) -> None:
     content = changed(rng, SHARD)
     path = folder / "shard.csv"
     path.write_bytes(content)
-    tables.read_slab(path)
-    tables.is_whole(path)
+    shard_files.read_slab(path)
+    shard_files.is_whole(path)
     (folder / ".shard.csv.sha256").write_bytes(rng.randbytes(rng.randint(0, 70)))
-    tables.is_changed(path)
+    guards.is_changed(path)
     if rng.random() < 0.5:
-        tables.read_sealed(path, COLUMNS)
+        shard_files.read_sealed(path, COLUMNS)
     else:
         path.write_bytes(b"\n".join(content.split(b"\n")[1:-2]) + b"\n")
-        summary.read(path, COLUMNS)
+        frames.read(path, COLUMNS)
 
 
 READERS: dict[str, tuple[Callable[[random.Random, Path], None], int]] = {
@@ -203,7 +209,7 @@ READERS: dict[str, tuple[Callable[[random.Random, Path], None], int]] = {
 }
 """What reads, and how often of a hundred cases: the whole command costs a tenth of a second."""
 
-MAY_RAISE = commands.MistakeError
+MAY_RAISE = errors.MistakeError
 
 
 def run(reader: str, seed: int, folder: Path) -> str:
@@ -223,8 +229,8 @@ def run(reader: str, seed: int, folder: Path) -> str:
 
 def main() -> None:
     """Run the cases; exit 1 if any is lost."""
-    parser = commands.Parser(description=__doc__)
-    parser.add_argument("--cases", type=commands.whole, default=100_000)
+    parser = workflow_parser.Parser(description=__doc__)
+    parser.add_argument("--cases", type=workflow_parser.whole, default=100_000)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     plan = [name for name, (_, often) in READERS.items() for _ in range(often)]
@@ -248,13 +254,13 @@ def base() -> dict[str, Any]:
     from hydra import compose, initialize_config_dir
     from omegaconf import OmegaConf
 
-    with initialize_config_dir(str(config.CONF), version_base="1.3"):
+    with initialize_config_dir(str(overrides.CONF), version_base="1.3"):
         composed: Any = OmegaConf.to_container(compose("config", ["grid=smoke"]), resolve=True)
     return dict(composed)
 
 
 SLAB: dict[str, Any] = {
-    "d_k": 2, "n_k": 2, "n_q": 2, "d_v": 1, "dtype": keys.DTYPES[0],
+    "d_k": 2, "n_k": 2, "n_q": 2, "d_v": 1, "dtype": schema.DTYPES[0],
     "inputs": {"gaussian": {"law": "gaussian"}},
     "scaling": {"on": {"rule": "power", "exponent": 0.5}}, "seeds": [0, 3],
 }  # fmt: skip
@@ -264,12 +270,12 @@ def shard() -> bytes:
     """A small shard of `scaling`, whole."""
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "shard.csv"
-        tables.write_sealed(path, SLAB, cells.rows(scaling.cells(SLAB), COLUMNS), COLUMNS)
+        shard_files.write_sealed(path, SLAB, cells.rows(scaling.cells(SLAB), COLUMNS), COLUMNS)
         return path.read_bytes()
 
 
 BASE, SHARD = base(), shard()
-CONFIG = config.resolve(BASE).to_yaml().encode()
+CONFIG = resolve.resolve(BASE).to_yaml().encode()
 
 if __name__ == "__main__":
     main()

@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 
 from campaigns import crash
-from sqrtdk import commands
+from sqrtdk.workflow import parser as workflow_parser
 
 GROWTH = 1.1
 """Memory is got in large pieces, and what is free of them is not given back at once."""
@@ -32,8 +32,8 @@ def kind(process: psutil.Process) -> str:
 
 def main() -> None:
     """Run the sweep and print what each kind of process took; exit 1 if it is too much."""
-    parser = commands.Parser(description=__doc__)
-    parser.add_argument("--seeds", type=commands.whole, default=2000)
+    parser = workflow_parser.Parser(description=__doc__)
+    parser.add_argument("--seeds", type=workflow_parser.whole, default=2000)
     options = parser.parse_args()
     grid = (
         *("experiments=scaling", "d_k=[1,2,4,8,16]", "n_k=[2,4,8,16,32]", "n_q=4", "d_v=4"),

@@ -22,9 +22,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-from sqrtdk import commands
 from sqrtdk.experiments.registry import EXAMPLES, EXPERIMENTS
-from sqrtdk.keys import Key
+from sqrtdk.schema import Key
+from sqrtdk.workflow import parser as workflow_parser
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -259,7 +259,7 @@ def mains() -> list[str]:
     names = [str(p.relative_to(ROOT / "src").with_suffix("")).replace("/", ".") for p in paths]
     return sorted(
         {name.removesuffix(".__main__") for name in names}
-        - {RUN, "sqrtdk.sources", "sqrtdk.workflow"}
+        - {RUN, "sqrtdk.storage.code_digest", "sqrtdk.workflow.targets"}
     )
 
 
@@ -269,7 +269,7 @@ def of_modules() -> Iterator[Mistake]:
     for module in mains():
         yield Mistake(module, ())
         yield Mistake(module, ("x",) * 9)
-        if module.startswith("sqrtdk.experiments.") or module == "sqrtdk.exact":
+        if module.startswith("sqrtdk.experiments.") or module == "sqrtdk.jobs.expect":
             for text in ("", "{", "[]", "3", "null", "{}", '{"seeds": 3}', '{"points": 3}',
                          '{"d_k": "x"}', '{"points": [[1]]}', "[" * 5000, '{"points": [["a",1,1]]}',
                          '{"seeds": [3, 1]}', json.dumps({"points": [[0, 0, 0]]})):  # fmt: skip
@@ -278,12 +278,12 @@ def of_modules() -> Iterator[Mistake]:
             yield Mistake(module, ("nowhere", "figures"), ("nowhere",))
             yield Mistake(module, (config, "figures"), (config,))
             yield Mistake(module, ("broken", "figures"), ("broken",))
-        elif module in ("sqrtdk.report", "sqrtdk.verify"):
+        elif module in ("sqrtdk.report", "sqrtdk.jobs.verify"):
             for folder in ("nowhere", config, "files", "broken", "broken2", "broken3", "", "é"):
                 yield Mistake(module, (folder,))
-        elif module == "sqrtdk.tables":
+        elif module == "sqrtdk.jobs.configure":
             yield Mistake(module, ("nowhere.yaml", "copy.yaml"), ("nowhere.yaml",))
-        elif module != "sqrtdk.provenance":
+        elif module != "sqrtdk.jobs.trace":
             for first in ("nowhere.yaml", "files", "files/open.yaml", "files/binary.yaml",
                           "files/empty.yaml", "files/list.yaml", "files/deep.yaml",
                           "files/itself.yaml",
@@ -297,28 +297,28 @@ def of_modules() -> Iterator[Mistake]:
                 given = [missing if "results" in word else word for word in REST[module]]
                 if missing in given:
                     yield Mistake(module, (config, *given), (missing,))
-    yield Mistake("sqrtdk.runs", (config, "scaling", "x.csv"))
-    yield Mistake("sqrtdk.provenance", ("x.json", "snakemake", "nowhere.csv"), ("nowhere.csv",))
-    yield Mistake("sqrtdk.provenance", ("files/x/y.json", "snakemake", "files"), ("files",))
+    yield Mistake("sqrtdk.jobs.merge", (config, "scaling", "x.csv"))
+    yield Mistake("sqrtdk.jobs.trace", ("x.json", "snakemake", "nowhere.csv"), ("nowhere.csv",))
+    yield Mistake("sqrtdk.jobs.trace", ("files/x/y.json", "snakemake", "files"), ("files",))
 
 
 S = "results/mine/scaling"
 T = "results/mine/training"
 W = "results/mine/score_width"
 REST = {
-    "sqrtdk.claims": (f"{S}/summary.csv", "x.csv"),
-    "sqrtdk.contrasts": ("scaling", f"{S}/runs.csv", "x.csv"),
-    "sqrtdk.cosines": ("x.csv",),
-    "sqrtdk.crossings": (f"{S}/summary.csv", f"{S}/contrasts.csv", "x.csv"),
-    "sqrtdk.curves": ("scaling", "x.csv"),
-    "sqrtdk.examples": ("x.csv",),
-    "sqrtdk.questions": ("x.csv",),
-    "sqrtdk.rates": (f"{T}/runs.csv", "x.csv"),
-    "sqrtdk.runs": ("scaling", "x.csv"),
-    "sqrtdk.summary": ("scaling", f"{S}/runs.csv", f"{S}/exact.csv", "x.csv"),
-    "sqrtdk.tails": ("x.csv",),
-    "sqrtdk.twins": (f"{T}/runs.csv", f"{T}/rates.csv", "x.csv"),
-    "sqrtdk.widths": (f"{W}/runs.csv", "x.csv"),
+    "sqrtdk.jobs.judge": (f"{S}/summary.csv", "x.csv"),
+    "sqrtdk.jobs.contrasts": ("scaling", f"{S}/runs.csv", "x.csv"),
+    "sqrtdk.jobs.cosines": ("x.csv",),
+    "sqrtdk.jobs.crossings": (f"{S}/summary.csv", f"{S}/contrasts.csv", "x.csv"),
+    "sqrtdk.jobs.exact_curves": ("scaling", "x.csv"),
+    "sqrtdk.jobs.weights": ("x.csv",),
+    "sqrtdk.jobs.answer": ("x.csv",),
+    "sqrtdk.jobs.rates": (f"{T}/runs.csv", "x.csv"),
+    "sqrtdk.jobs.merge": ("scaling", "x.csv"),
+    "sqrtdk.jobs.summarize": ("scaling", f"{S}/runs.csv", f"{S}/exact.csv", "x.csv"),
+    "sqrtdk.jobs.tails": ("x.csv",),
+    "sqrtdk.jobs.equivalence": (f"{T}/runs.csv", f"{T}/rates.csv", "x.csv"),
+    "sqrtdk.jobs.widths": (f"{W}/runs.csv", "x.csv"),
 }
 """What follows the configuration on the command line of each module that reads one."""
 
@@ -423,10 +423,10 @@ def prepare(folder: Path) -> None:
 
 def main() -> None:
     """Give every command; exit 1 if any is lost."""
-    parser = commands.Parser(description=__doc__)
-    parser.add_argument("--every", type=commands.whole, default=1, help="one of so many")
+    parser = workflow_parser.Parser(description=__doc__)
+    parser.add_argument("--every", type=workflow_parser.whole, default=1, help="one of so many")
     parser.add_argument("--only", default="", help="a word that the command has")
-    parser.add_argument("--workers", type=commands.whole, default=2)
+    parser.add_argument("--workers", type=workflow_parser.whole, default=2)
     options = parser.parse_args()
     chosen = [one for one in table() if options.only in " ".join([one.module, *one.arguments])]
     chosen = chosen[:: options.every]

@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from sqrtdk import commands
+from sqrtdk.workflow import parser
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -60,7 +60,7 @@ def missing(words: list[str], folder: Path) -> str:
 
 def main() -> None:
     """Run all commands; exit 1 if one of them is lost."""
-    commands.Parser(description=__doc__).parse_args()
+    parser.Parser(description=__doc__).parse_args()
     lost = 0
     found = shown()
     with tempfile.TemporaryDirectory() as scratch:

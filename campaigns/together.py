@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 from campaigns import crash
-from sqrtdk import commands
+from sqrtdk.workflow import parser as workflow_parser
 
 REFUSED = "sqrtdk: another run is at work in results/"
 
@@ -72,8 +72,8 @@ def after_a_kill(folder: Path, delay: float, **variables: str) -> list[str]:
 
 def main() -> None:
     """Run the trials; exit 1 if anything was lost."""
-    parser = commands.Parser(description=__doc__)
-    parser.add_argument("--times", type=commands.whole, default=20)
+    parser = workflow_parser.Parser(description=__doc__)
+    parser.add_argument("--times", type=workflow_parser.whole, default=20)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--no-locks", action="store_true")
     options = parser.parse_args()

@@ -18,11 +18,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from sqrtdk import cells, claims, config, cosines, decisions, estimates, summary
-from sqrtdk.estimates import Estimate
+from sqrtdk.claims import claim as claims_claim
+from sqrtdk.config import compose
+from sqrtdk.config import run as config_run
+from sqrtdk.experiments import cells
 from sqrtdk.experiments.registry import EXPERIMENTS
-from sqrtdk.keys import Column
-from sqrtdk.shards import Slab
+from sqrtdk.experiments.related import cosines
+from sqrtdk.jobs import judge
+from sqrtdk.schema import Column
+from sqrtdk.stats import decisions, intervals, summary
+from sqrtdk.stats.intervals import Estimate
+from sqrtdk.storage.planning import Slab
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "verdicts.md"
 
@@ -67,7 +73,7 @@ def number(stream: np.random.Generator, seeds: int, skew: float, mean: float = 1
     drawn = stream.standard_normal(seeds)
     # Relative standard deviations as in the default grid.
     values = mean * (np.exp(skew * drawn - skew**2 / 2) if skew else 1 + 0.1 * drawn)
-    return Estimate(float(values.mean()), *estimates.interval(values))
+    return Estimate(float(values.mean()), *intervals.interval(values))
 
 
 def at_a_level(stream: np.random.Generator, seeds: int, skew: float) -> bool | None:
@@ -135,7 +141,7 @@ class Population:
     mean over seeds.
     """
 
-    run: config.Run
+    run: config_run.Run
     runs: Mapping[str, pd.DataFrame]
     weights: Sequence[tuple[dict[str, Any], list[float], cosines.Seeds]]
     seeds: int
@@ -143,12 +149,12 @@ class Population:
 
 def population(seeds: int) -> Population:
     """Measure every seed of the grid once."""
-    run = config.compose([], {**GRID, "seeds": seeds})
+    run = compose.compose([], {**GRID, "seeds": seeds})
     runs = {name: pd.DataFrame(list(_rows(run, name))) for name in run.settings}
     return Population(run, runs, list(cosines.measured(run.of("related"))), seeds)
 
 
-def _rows(run: config.Run, experiment: str) -> Iterator[dict[str, Any]]:
+def _rows(run: config_run.Run, experiment: str) -> Iterator[dict[str, Any]]:
     settings, columns = run.of(experiment), EXPERIMENTS[experiment].COLUMNS
     for d_k in settings["d_k"]:
         for n_k in settings["n_k"]:
@@ -201,7 +207,7 @@ def ledger(of: Population, seeds: int | None, stream: np.random.Generator) -> di
         at = ("related", axes["d_k"], axes["n_k"], axes["inputs"])
         weights += cosines.summarized(axes, some, [found[i] for i in places(at)])
     others = {("related", "cosines"): _exactly(pd.DataFrame(weights), known=seeds is None)}
-    return {row["claim"]: row for row in claims.ledger(of.run, summaries, others)}
+    return {row["claim"]: row for row in judge.ledger(of.run, summaries, others)}
 
 
 def _exactly(table: pd.DataFrame, *, known: bool) -> pd.DataFrame:
@@ -215,11 +221,11 @@ def _exactly(table: pd.DataFrame, *, known: bool) -> pd.DataFrame:
 
 def contradicts(found: Mapping[str, Any], truth: Mapping[str, Any]) -> bool:
     """Return whether a verdict is decided against the truth; an open one never is."""
-    open_ = (claims.NOT_MEASURED,)
+    open_ = (claims_claim.NOT_MEASURED,)
     if found["verdict"] in open_ or found["verdict"] == truth["verdict"]:
         return False
     # A condition that more seeds may remove is open too: only what surely fails is decided.
-    if truth["verdict"] == claims.TRUE and found["verdict"] == claims.CONDITIONAL:
+    if truth["verdict"] == claims_claim.TRUE and found["verdict"] == claims_claim.CONDITIONAL:
         return "not for" in found["condition"]
     return True
 
@@ -239,7 +245,7 @@ class Tally:
 def tallies(of: Population, repeats: int, sizes: Sequence[int] = SIZES) -> Iterator[Tally]:
     """Yield, for each claim that the grid decides and each number of seeds, what became of it."""
     truth = ledger(of, None, np.random.default_rng(0))
-    decided = [name for name, row in truth.items() if row["verdict"] != claims.NOT_MEASURED]
+    decided = [name for name, row in truth.items() if row["verdict"] != claims_claim.NOT_MEASURED]
     for seeds in sizes:
         stream = np.random.default_rng([seeds, repeats])
         runs = [ledger(of, seeds, stream) for _ in range(repeats)]
@@ -249,7 +255,7 @@ def tallies(of: Population, repeats: int, sizes: Sequence[int] = SIZES) -> Itera
                 name,
                 truth[name]["verdict"],
                 seeds,
-                sum(row["verdict"] == claims.NOT_MEASURED for row in rows),
+                sum(row["verdict"] == claims_claim.NOT_MEASURED for row in rows),
                 sum(contradicts(row, truth[name]) for row in rows),
                 repeats,
             )
@@ -260,8 +266,8 @@ def tallies(of: Population, repeats: int, sizes: Sequence[int] = SIZES) -> Itera
 HEAD = """# How often a verdict is wrong by chance
 
 Made by `python -m campaigns.verdicts --repeats {repeats} --population {population}`. The rules are
-in `src/sqrtdk/decisions.py` and, for each claim, in `claims.csv` and in the report: they are stated
-before the number.
+in `src/sqrtdk/stats/decisions.py` and, for each claim, in `claims.csv` and in the report: they are
+stated before the number.
 
 - A rule looks at a 95 % interval over seeds. It says "true" or "false" only if the whole interval
   is on one side of the line; otherwise the claim is undecided, and more seeds may decide it.

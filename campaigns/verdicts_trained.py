@@ -15,10 +15,15 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from sqrtdk import judges_recall, learning, rates, widths
-from sqrtdk.estimates import Estimate, MissingError, interval
-from sqrtdk.judges import Reading
-from sqrtdk.series import Whole
+from sqrtdk.claims.readings import Reading
+from sqrtdk.experiments.capacity import claims as capacity_claims
+from sqrtdk.experiments.projections import claims as projections_claims
+from sqrtdk.experiments.score_width import claims as score_width_claims
+from sqrtdk.experiments.score_width import widths
+from sqrtdk.experiments.training import claims as training_claims
+from sqrtdk.experiments.training import rates
+from sqrtdk.stats.intervals import Estimate, MissingError, interval
+from sqrtdk.stats.series import Whole
 
 SEEDS = (5, 6, 12, 20, 40, 80)
 REPEATS = 100
@@ -72,7 +77,7 @@ def training(off: Sequence[float], on: Sequence[float]) -> Draw:
             inside = [steps(rng, one, seeds) for one in typical]
             found[scaling] = _runs(np.stack([ends, *inside, ends], axis=1), GRID)
         table = pd.DataFrame([task | row for row in rates.rows_of(found, settings)])
-        return learning.scaling_helps(learning.comparisons(settings, table)[0])
+        return training_claims.scaling_helps(training_claims.comparisons(settings, table)[0])
 
     return draw
 
@@ -86,8 +91,12 @@ def on_own_seeds(off: Sequence[float], on: Sequence[float]) -> Draw:
             runs = [steps(rng, one, seeds) for one in typical]
             best.append(pd.Series(min(runs, key=rates.median)))
         row = rates.compare(best[0], best[1], BUDGET)
-        ratio = learning.Ratio(*(row[f"ratio_{end}"] for end in learning.Ratio._fields))
-        return learning.scaling_helps(learning.Comparison("", {1024: ratio}, frozenset()))
+        ratio = training_claims.Ratio(
+            *(row[f"ratio_{end}"] for end in training_claims.Ratio._fields)
+        )
+        return training_claims.scaling_helps(
+            training_claims.Comparison("", {1024: ratio}, frozenset())
+        )
 
     return draw
 
@@ -105,7 +114,7 @@ def score_width(additive: float, dot: float) -> Draw:
                 each = [steps(rng, slower * typical, seeds) for slower in (1.5, 1.0, 1.5)]
                 found[reader, d_k] = _runs(np.stack(each, axis=1), grid)
         settings = {"steps": BUDGET, "learning_rate": grid}
-        return judges_recall.score_width(Whole(pd.DataFrame(widths.rows_of(found, settings))))
+        return score_width_claims.score_width(Whole(pd.DataFrame(widths.rows_of(found, settings))))
 
     return draw
 
@@ -120,9 +129,11 @@ def stability(gap: float) -> Draw:
         windows = np.round(2 * (gap + 0.3 * rng.standard_normal(seeds))) / 2
         value = _estimate(windows)
         none = Estimate(0.0)
-        at = learning.Windows(none, none, value, unscaled_open=False, scaled_open=False)
-        one = learning.Comparison("", {}, frozenset(), {1024: at}, diverged={1024: (0, 0, seeds)})
-        return learning.stability(one)
+        at = training_claims.Windows(none, none, value, unscaled_open=False, scaled_open=False)
+        one = training_claims.Comparison(
+            "", {}, frozenset(), {1024: at}, diverged={1024: (0, 0, seeds)}
+        )
+        return training_claims.stability(one)
 
     return draw
 
@@ -156,7 +167,7 @@ def capacity(small: tuple[float, float], large: float) -> Draw:
                     at = {"reader": "fixed", "length": 4, "hidden": hidden, "learning_rate": rate,
                           "step": 8000, "metric": metric}  # fmt: skip
                     table.append(at | _metric(rng, seeds, mean, sd))
-        return judges_recall.capacity(Whole(pd.DataFrame(table)))
+        return capacity_claims.capacity(Whole(pd.DataFrame(table)))
 
     return draw
 
@@ -174,7 +185,7 @@ def projections(shared: float, gain: float) -> Draw:
                 at = {"relation": "turned", "projections": name, "learning_rate": 0.01,
                       "step": 2000, "metric": metric}  # fmt: skip
                 table.append(at | _metric(rng, seeds, mean, sd))
-        return judges_recall.projections(Whole(pd.DataFrame(table)))
+        return projections_claims.projections(Whole(pd.DataFrame(table)))
 
     return draw
 
@@ -196,7 +207,7 @@ CASES: tuple[Case, ...] = (
     Case("training", "ratio 6", "true", training(_slower(6), ON_FIVE)),
     Case("training", "ratio 0.5", "false", training(_slower(0.5), ON_FIVE)),
     Case("stability", "windows differ by nothing", "false", stability(0.0)),
-    Case("stability", "by 0.3 decades, the margin", "either", stability(learning.WIDER)),
+    Case("stability", "by 0.3 decades, the margin", "either", stability(training_claims.WIDER)),
     Case("stability", "by 1 decade", "true", stability(1.0)),
     Case("score_width", "additive 1.0 times the steps, dot 8 times", "true", score_width(1.0, 8.0)),
     Case("score_width", "additive 1.2 times, dot 8 times", "true", score_width(1.2, 8.0)),

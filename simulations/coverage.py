@@ -16,20 +16,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from simulations.draws import RULES, Pool, pool
-from sqrtdk import curves, scales, summary, theory
-from sqrtdk.estimates import (
-    Curve,
-    Estimate,
-    MissingError,
-    crossing,
-    paired_ratio,
-    relative_range,
-    statistics,
-    typical,
-)
-from sqrtdk.exact import Point
-from sqrtdk.experiments import scaling
-from sqrtdk.keys import Column
+from sqrtdk.core import scale_rules
+from sqrtdk.experiments.scaling import measure as scaling
+from sqrtdk.schema import Column
+from sqrtdk.stats import agreement
+from sqrtdk.stats.curves import Curve, crossing, relative_range
+from sqrtdk.stats.intervals import Estimate, MissingError, paired_ratio, statistics, typical
+from sqrtdk.theory import exact_table, expectations
+from sqrtdk.theory.points import Point
 
 SEEDS = (3, 5, 20, 100)
 
@@ -68,11 +62,11 @@ def kind_of(column: Column) -> str:
 
 def truth(column: Column, values: NDArray[np.float64], *, d_k: int, n_k: int, arm: str) -> float:
     """Return what a column's `mean` estimates."""
-    factor = scales.factor(RULES[arm], d_k=d_k, n_k=n_k)
+    factor = scale_rules.factor(RULES[arm], d_k=d_k, n_k=n_k)
     if factor is None:
         raise ValueError(f"{arm} is not a factor")
     point = Point(n_k, float(d_k), factor)
-    exact = curves.value(column.name, point, theory.expectations(*point), N_Q)
+    exact = exact_table.value(column.name, point, expectations.expectations(*point), N_Q)
     if exact is not None:
         return exact
     if column.pool == "median":
@@ -189,11 +183,11 @@ def _curves(
 @cache
 def _exact(n_k: int, sizes: tuple[int, ...]) -> tuple[float, float, float, float]:
     """Return the exact crossings and the exact range; finding roots takes seconds."""
-    entropies = [theory.expectations(n_k, float(d), d**-0.5).entropy_nats for d in sizes]
+    entropies = [expectations.expectations(n_k, float(d), d**-0.5).entropy_nats for d in sizes]
     return (
-        theory.half_entropy_d_k(n_k),
-        theory.one_hot_d_k(n_k),
-        theory.gradient_crossing_d_k(n_k),
+        expectations.half_entropy_d_k(n_k),
+        expectations.one_hot_d_k(n_k),
+        expectations.gradient_crossing_d_k(n_k),
         1 - min(entropies) / max(entropies),
     )
 
@@ -221,7 +215,9 @@ def noticed(pools: dict[tuple[int, int], Pool], metric: str) -> float:
     for (n_k, d_k), found in pools.items():
         for arm, column in itertools.product(RULES, COLUMNS):
             exact = math.nan
-            if curves.value(column.name, Point(n_k, 4.0, 1.0), theory.expectations(n_k, 4, 1), 1):
+            if exact_table.value(
+                column.name, Point(n_k, 4.0, 1.0), expectations.expectations(n_k, 4, 1), 1
+            ):
                 exact = truth(column, found[arm][column.name], d_k=d_k, n_k=n_k, arm=arm)
             if math.isnan(exact):
                 continue
@@ -236,7 +232,9 @@ def noticed(pools: dict[tuple[int, int], Pool], metric: str) -> float:
     error = (frame["mean"] ** frame["power"] - target) / frame["z"]
     for factor in np.geomspace(1e-4, 1, 81).tolist():
         wrong = target * ((1 + factor) ** frame["power"] - 1) / error
-        gate = summary.gate(frame.assign(z=frame["z"] + wrong.where(frame["metric"] == metric, 0)))
+        gate = agreement.gate(
+            frame.assign(z=frame["z"] + wrong.where(frame["metric"] == metric, 0))
+        )
         if gate is not None and not gate.passed:
             return float(factor)
     return math.inf

@@ -10,10 +10,10 @@ entries do for any d_k, and nothing is approximated.
 import numpy as np
 from numpy.typing import NDArray
 
-from sqrtdk import scales
-from sqrtdk.experiments import scaling
-from sqrtdk.inputs import Inputs
-from sqrtdk.kernel import Kernel
+from sqrtdk.core import scale_rules
+from sqrtdk.core.input_laws import Inputs
+from sqrtdk.core.kernel import Kernel
+from sqrtdk.experiments.scaling import measure as scaling
 
 RULES = {"off": {"rule": "constant", "value": 1}, "on": {"rule": "power", "exponent": 0.5}}
 
@@ -52,7 +52,7 @@ def pool(seeds: int, *, d_k: int, n_k: int, n_q: int = 64, d_v: int = 64) -> Poo
     """
     rng = np.random.default_rng([d_k, n_k, n_q, d_v])
     core = Kernel()
-    rules = [scales.rule(entry, d_k=d_k, n_k=n_k) for entry in RULES.values()]
+    rules = [scale_rules.rule(entry, d_k=d_k, n_k=n_k) for entry in RULES.values()]
     rows: dict[str, list[dict[str, float]]] = {arm: [] for arm in RULES}
     for start in range(0, seeds, BATCH):
         cells = min(BATCH, seeds - start)

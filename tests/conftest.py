@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 
 # First, because it sets the BLAS threads that must be set before NumPy loads.
 import sqrtdk
-from sqrtdk import config
+from sqrtdk.config import overrides
 
 ROOT = Path(sqrtdk.__file__).resolve().parents[2]
 
@@ -135,7 +135,7 @@ def composed() -> dict[str, Any]:
     from hydra import compose, initialize_config_dir
     from omegaconf import OmegaConf
 
-    with initialize_config_dir(str(config.CONF), version_base="1.3"):
+    with initialize_config_dir(str(overrides.CONF), version_base="1.3"):
         found = OmegaConf.to_container(compose("config", ["grid=smoke"]), resolve=True)
     assert isinstance(found, dict)
     return {str(name): value for name, value in found.items()}

@@ -56,7 +56,7 @@ def build(folder: Path, *arguments: str) -> Path:
     A job that fails raises here, with its traceback.
     """
     for module, *rest in commands_of(folder, *arguments):
-        if module == "sqrtdk.provenance":
+        if module == "sqrtdk.jobs.trace":
             continue
         with within(folder, [module, *rest]):
             Path(rest[-1]).parent.mkdir(parents=True, exist_ok=True)

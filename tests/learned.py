@@ -6,14 +6,18 @@ from typing import Any
 
 import pandas as pd
 
-from sqrtdk import cells, config, rates, shards, summary, twins
-from sqrtdk.experiments import training
+from sqrtdk.config import compose
+from sqrtdk.experiments import cells
+from sqrtdk.experiments.training import equivalence, rates
+from sqrtdk.experiments.training import measure as training
+from sqrtdk.stats import summary
+from sqrtdk.storage import planning
 
 SCHEMAS = {
     "runs": training.COLUMNS,
     "summary": summary.columns(training.COLUMNS),
     "rates": rates.COLUMNS,
-    "twins": twins.COLUMNS,
+    "twins": equivalence.COLUMNS,
 }
 TINY = {"d_k": "[16,64]", "steps": "20", "learning_rate": "[0.01,0.1]", "seeds": "2"}
 
@@ -22,7 +26,7 @@ def settings(*overrides: str) -> dict[str, Any]:
     """Those of the tiny grid, or of another as the command line would say it."""
     given = TINY | dict(override.split("=", 1) for override in overrides)
     words = [f"{key}={value}" for key, value in given.items()]
-    run = config.compose(["grid=smoke", "experiments=training", *words], {})
+    run = compose.compose(["grid=smoke", "experiments=training", *words], {})
     return run.settings["training"]
 
 
@@ -33,7 +37,7 @@ def frame(rows: Any, name: str) -> pd.DataFrame:
 def runs_of(found: Mapping[str, Any]) -> pd.DataFrame:
     """The runs.csv of settings with seeds from 0 on."""
     rows = []
-    for slab in shards.slabs(found, training.WITHIN):
+    for slab in planning.slabs(found, training.WITHIN):
         seeds = {"seeds": [0, len(found["seed"])]}
         rows += cells.rows(training.cells(slab | seeds), training.COLUMNS)
     return frame(rows, "runs")
@@ -49,5 +53,5 @@ def tables(*overrides: str) -> dict[str, pd.DataFrame]:
         "runs": runs,
         "summary": frame(summary.summarize(runs, training.COLUMNS, {}), "summary"),
         "rates": best,
-        "twins": frame(twins.rows(found, runs, best), "twins"),
+        "twins": frame(equivalence.rows(found, runs, best), "twins"),
     }

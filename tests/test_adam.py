@@ -4,7 +4,7 @@ import numpy as np
 from numpy.testing import assert_allclose
 from oracles import EPS, normal
 
-from sqrtdk.adam import Adam
+from sqrtdk.core.adam import Adam
 
 
 def test_adam_is_the_algorithm_of_the_paper_written_out() -> None:

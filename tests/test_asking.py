@@ -11,10 +11,13 @@ from typing import Any
 import pytest
 from conftest import ROOT, environment, snakemake
 
-from sqrtdk import arguments, config, run
-from sqrtdk.commands import MistakeError
-from sqrtdk.config import ConfigError
-from sqrtdk.workflow import compose
+from sqrtdk import cli
+from sqrtdk.config import run as config_run
+from sqrtdk.config import yaml_reader
+from sqrtdk.config.errors import ConfigError
+from sqrtdk.system.errors import MistakeError
+from sqrtdk.workflow import arguments
+from sqrtdk.workflow.targets import compose
 
 RULE = "rules that are one factor of d_k and n_k"
 DECIMAL = "numbers in decimal digits without leading zeros"
@@ -29,10 +32,10 @@ def hand(
     def give(*words: str) -> tuple[str, int]:
         monkeypatch.chdir(tmp_path)
         monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
-        monkeypatch.setattr(sys, "argv", [run.__file__, *words])
+        monkeypatch.setattr(sys, "argv", [cli.__file__, *words])
         code = 0
         try:
-            run.main()
+            cli.main()
         except SystemExit as ended:
             code = int(ended.code or 0)
         return capsys.readouterr().err, code
@@ -40,7 +43,7 @@ def hand(
     return give
 
 
-def pipeline(*words: str) -> config.Run:
+def pipeline(*words: str) -> config_run.Run:
     """Read `snakemake --config WORDS` as Snakemake and the Snakefile do. Raises MistakeError."""
     from snakemake.cli import parse_config
 
@@ -161,7 +164,7 @@ def test_a_number_that_reads_as_another_one_is_refused_in_a_file_too(
     path = tmp_path / "my.yaml"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError, match=DECIMAL):
-        config.read(path)
+        yaml_reader.read(path)
 
 
 @pytest.mark.parametrize("value", ["1e1", "10.0", "1.0e1", "10"])
@@ -192,13 +195,13 @@ def test_a_name_that_yaml_reads_as_on_or_off_is_not_taken_for_it(tmp_path: Path,
     path = tmp_path / "my.yaml"
     path.write_text(f"scale_rules: {{{key}: {{rule: integer_sqrt}}}}", encoding="utf-8")
     with pytest.raises(ConfigError, match=f"{key} is not allowed as a key"):
-        config.read(path)
+        yaml_reader.read(path)
 
 
 def test_a_date_is_a_word_in_a_file_too(tmp_path: Path) -> None:
     path = tmp_path / "my.yaml"
     path.write_text("name: 2030-01-02", encoding="utf-8")
-    assert config.read(path) == {"name": "2030-01-02"}
+    assert yaml_reader.read(path) == {"name": "2030-01-02"}
 
 
 def test_a_rule_that_serves_some_is_left_out_of_the_others_which_is_said() -> None:
@@ -265,7 +268,7 @@ def test_a_file_is_written_whatever_standard_streams_are_closed(
 
 
 def test_a_job_writes_its_shard_and_nothing_else_where_streams_are_closed(tmp_path: Path) -> None:
-    line = shlex.join([sys.executable, "-m", "sqrtdk.experiments.worked_example"])
+    line = shlex.join([sys.executable, "-m", "sqrtdk.experiments.worked_example.measure"])
     given = shlex.quote('{"seeds": [42, 43]}')
     done = subprocess.run(
         ["bash", "-c", f"{line} {given} shard.csv >&- 2>&- <&-"], cwd=tmp_path, env=environment()

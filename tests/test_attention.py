@@ -21,7 +21,7 @@ from oracles import (
     random_mask,
 )
 
-from sqrtdk.attention import (
+from sqrtdk.core.attention import (
     attention,
     causal_mask,
     count_fully_masked_rows,

@@ -4,8 +4,8 @@ from functools import partial
 
 import pytest
 
-from sqrtdk import cells
-from sqrtdk.keys import Column
+from sqrtdk.experiments import cells
+from sqrtdk.schema import Column
 
 COLUMNS = (
     Column("seed", "An axis.", read=int, axis=True),

@@ -14,10 +14,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sqrtdk import claims, config, cosines, estimates, summary, tables
-from sqrtdk.estimates import Estimate
-from sqrtdk.experiments import scaling
-from sqrtdk.figures import FIGURES
+from sqrtdk.claims import claim as claims_claim
+from sqrtdk.config import run as config_run
+from sqrtdk.experiments import chapter
+from sqrtdk.experiments.registry import FIGURES
+from sqrtdk.experiments.related import cosines
+from sqrtdk.experiments.scaling import measure as scaling
+from sqrtdk.jobs import judge
+from sqrtdk.stats import agreement, intervals, summary, wording
+from sqrtdk.stats.intervals import Estimate
+from sqrtdk.storage import atomic, tables
 
 D_K = (1, 4, 16, 64, 256, 1024)
 N_K = (16, 64)
@@ -90,16 +96,16 @@ def table(
     return pd.DataFrame(rows, columns=[c.name for c in summary.columns(scaling.COLUMNS)])
 
 
-def run(frame: pd.DataFrame, rules: dict[str, Any] = RULES) -> config.Run:
+def run(frame: pd.DataFrame, rules: dict[str, Any] = RULES) -> config_run.Run:
     """A run whose scale rules and input laws are those of the table."""
     arms = {name: rules[name] for name in frame["scaling"].unique()}
     laws = {name: LAWS[name] for name in frame["inputs"].unique()}
-    return config.Run("mine", 50, {"scaling": {"scaling": arms, "inputs": laws}})
+    return config_run.Run("mine", 50, {"scaling": {"scaling": arms, "inputs": laws}})
 
 
 def judged(frame: pd.DataFrame, rules: dict[str, Any] = RULES) -> dict[str, dict[str, Any]]:
     """The ledger of a table, by claim."""
-    rows = claims.ledger(run(frame, rules), {"scaling": frame})
+    rows = judge.ledger(run(frame, rules), {"scaling": frame})
     return {row["claim"]: row for row in rows}
 
 
@@ -222,7 +228,7 @@ def test_stability_looks_at_the_experiment_with_related_inputs_too() -> None:
 
     frame, related = table(), table(n_k=[64], inputs=["planted"], alter=collapse)
     both = {"scaling": run(frame).settings["scaling"], "related": run(related).settings["scaling"]}
-    rows = claims.ledger(config.Run("mine", 50, both), {"scaling": frame, "related": related})
+    rows = judge.ledger(config_run.Run("mine", 50, both), {"scaling": frame, "related": related})
     row = next(row for row in rows if row["claim"] == "stable")
     assert row["verdict"] == "true with a condition"
     assert row["condition"] == "not for n_k = 64, inputs = planted"
@@ -275,8 +281,8 @@ def test_arms_are_known_by_what_they_do() -> None:
 )
 def test_odd_grids_are_judged_or_say_why_not(odd: dict[str, Any]) -> None:
     for row in judged(table(**odd)).values():
-        assert row["verdict"] in claims.VERDICTS
-        tables.check(row, [column for column in claims.COLUMNS if column.read is float])
+        assert row["verdict"] in claims_claim.VERDICTS
+        tables.check(row, [column for column in claims_claim.COLUMNS if column.read is float])
         if row["verdict"] == "not measured":
             assert row["condition"]
             assert row["answer"] == f"Not measured: {row['condition']}."
@@ -313,8 +319,8 @@ def test_no_table_makes_the_ledger_fail(data: st.DataObject) -> None:
     keep = data.draw(st.lists(st.booleans(), min_size=len(frame), max_size=len(frame)))
     low = data.draw(st.sampled_from([0.0, 0.5, 3.0]))
     frame["ci_low"] = frame["mean"] - low * frame["mean"].abs()
-    rows = claims.ledger(run(frame), {"scaling": frame[keep]} if any(keep) else {})
-    assert [row["claim"] for row in rows] == [claim.claim for claim in claims.CLAIMS]
+    rows = judge.ledger(run(frame), {"scaling": frame[keep]} if any(keep) else {})
+    assert [row["claim"] for row in rows] == [claim.claim for claim in chapter.CLAIMS]
 
 
 WHOLE = table(d_k=(1, 16, 1024), n_k=(1, 16), error=0.1)
@@ -324,15 +330,15 @@ def test_numbers_are_those_of_the_table() -> None:
     frame = table()
     found = judged(frame)
     end = one(frame, d_k=1024, n_k=64, scaling="off", metric="entropy_normalized")
-    shown = estimates.percent(Estimate(end["mean"], end["ci_low"], end["ci_high"]))
+    shown = wording.percent(Estimate(end["mean"], end["ci_low"], end["ci_high"]))
     assert shown in found["saturation"]["answer"]
-    assert shown in found["saturation"]["numbers"].split(claims.BETWEEN)[1]
+    assert shown in found["saturation"]["numbers"].split(claims_claim.BETWEEN)[1]
     head = one(frame, d_k=64, n_k=16, scaling="off", metric="max_weight")
-    shown = estimates.estimate(Estimate(head["mean"], head["ci_low"], head["ci_high"]))
-    assert shown in found["one_hot"]["numbers"].split(claims.BETWEEN)[0]
+    shown = wording.estimate(Estimate(head["mean"], head["ci_low"], head["ci_high"]))
+    assert shown in found["one_hot"]["numbers"].split(claims_claim.BETWEEN)[0]
     dead = one(frame, d_k=64, n_k=16, scaling="on", metric="grad_logits_dead_entries")
-    shown = estimates.percent(Estimate(dead["mean"], dead["ci_low"], dead["ci_high"]))
-    assert shown in found["gradients_typical"]["numbers"].split(claims.BETWEEN)[0]
+    shown = wording.percent(Estimate(dead["mean"], dead["ci_low"], dead["ci_high"]))
+    assert shown in found["gradients_typical"]["numbers"].split(claims_claim.BETWEEN)[0]
 
 
 def test_derived_numbers_agree_with_an_independent_computation() -> None:
@@ -368,12 +374,12 @@ def test_text_stays_short_for_hundreds_of_series() -> None:
 
 
 def test_every_claim_names_a_figure_of_its_experiment() -> None:
-    for claim in claims.CLAIMS:
+    for claim in chapter.CLAIMS:
         assert claim.figure in [f"{claim.experiment}-{what}" for what in FIGURES[claim.experiment]]
 
 
 def test_a_run_without_the_experiment_measures_nothing() -> None:
-    rows = claims.ledger(config.Run("mine", 50, {}), {})
+    rows = judge.ledger(config_run.Run("mine", 50, {}), {})
     assert {row["verdict"] for row in rows} == {"not measured"}
 
 
@@ -384,18 +390,18 @@ def test_the_command_writes_the_columns_of_the_schema(tmp_path: Path) -> None:
         "scaling": {"off": RULES["off"], "on": RULES["on"]},
         "inputs": {"gaussian": LAWS["gaussian"]},
     }
-    whole = config.Run("mine", 50, {"scaling": full | chosen | {"seed": list(range(20))}})
+    whole = config_run.Run("mine", 50, {"scaling": full | chosen | {"seed": list(range(20))}})
     (tmp_path / "config.yaml").write_text(whole.to_yaml(), encoding="utf-8")
     path = tmp_path / "scaling" / "summary.csv"
     rows = [{str(k): v for k, v in row.items()} for row in frame.to_dict("records")]
-    tables.write_atomically(path, tables.text(rows, summary.columns(scaling.COLUMNS)))
+    atomic.write_atomically(path, tables.text(rows, summary.columns(scaling.COLUMNS)))
     out = tmp_path / "claims.csv"
-    command = [sys.executable, "-m", "sqrtdk.claims", str(tmp_path / "config.yaml"), str(path)]
+    command = [sys.executable, "-m", "sqrtdk.jobs.judge", str(tmp_path / "config.yaml"), str(path)]
     for _ in range(2):
         subprocess.run([*command, str(out)], check=True)
     with out.open(encoding="utf-8", newline="") as file:
         found = list(csv.DictReader(file))
-    assert list(found[0]) == [column.name for column in claims.COLUMNS]
+    assert list(found[0]) == [column.name for column in claims_claim.COLUMNS]
     expected = judged(frame)
     assert {row["claim"]: row["verdict"] for row in found} == {
         name: row["verdict"] for name, row in expected.items()
@@ -412,8 +418,8 @@ def related(
     frame = table(arms=arms, inputs=inputs, alter=alter, **grid)
     rules = {name: RULES[name] for name in frame["scaling"].unique()}
     laws = {name: LAWS[name] for name in frame["inputs"].unique()}
-    one = config.Run("mine", 50, {"related": {"scaling": rules, "inputs": laws}})
-    return {row["claim"]: row for row in claims.ledger(one, {"related": frame})}
+    one = config_run.Run("mine", 50, {"related": {"scaling": rules, "inputs": laws}})
+    return {row["claim"]: row for row in judge.ledger(one, {"related": frame})}
 
 
 def test_a_scale_that_makes_all_weights_equal_is_stable_and_no_better_for_that() -> None:
@@ -464,8 +470,8 @@ def test_a_grid_of_d_k_16_and_64_says_nothing_unconditional(
     rules = {name: RULES[name] for name in arms}
     laws = {name: LAWS[name] for name in ("gaussian", "planted")}
     settings = {"scaling": rules, "inputs": laws}
-    run = config.Run("mine", 50, {"scaling": settings, "related": settings})
-    rows = claims.ledger(run, {"scaling": frame, "related": frame})
+    run = config_run.Run("mine", 50, {"scaling": settings, "related": settings})
+    rows = judge.ledger(run, {"scaling": frame, "related": frame})
     found = {row["claim"]: row for row in rows}
     # What the weights sum to is no question of d_k.
     assert {row["claim"] for row in rows if row["verdict"] in ("true", "false")} == {"average"}
@@ -528,7 +534,7 @@ def test_nothing_is_false_while_a_series_may_still_hold() -> None:
 
 
 def test_the_chapters_statements_are_told_from_ours() -> None:
-    ours = {claim.claim for claim in claims.CLAIMS if claim.source == "ours"}
+    ours = {claim.claim for claim in chapter.CLAIMS if claim.source == "ours"}
     assert ours == {
         "gradients_rms",
         "gradients_related",
@@ -538,7 +544,7 @@ def test_the_chapters_statements_are_told_from_ours() -> None:
         "training_twin",
         "vanishing",
     }
-    assert claims.COLUMNS[-1].name == "source"
+    assert claims_claim.COLUMNS[-1].name == "source"
 
 
 def test_64_is_a_size_at_which_scaling_matters_and_no_threshold() -> None:
@@ -582,8 +588,8 @@ def by_cosine(
             rows.append(at | {"scaling": arm, "cosine": cosine, "metric": metric} | ends)
     frame = pd.DataFrame(rows, columns=[column.name for column in cosines.COLUMNS])
     rules = {name: RULES[name] for name in ("off", "on")}
-    run = config.Run("mine", 50, {"related": {"scaling": rules, "inputs": LAWS}})
-    ledger = claims.ledger(run, {}, {("related", "cosines"): frame})
+    run = config_run.Run("mine", 50, {"related": {"scaling": rules, "inputs": LAWS}})
+    ledger = judge.ledger(run, {}, {("related", "cosines"): frame})
     return {row["claim"]: row for row in ledger}["graded"]
 
 
@@ -637,7 +643,7 @@ def test_agreement_is_the_gate_over_z(z: list[float], verdict: str) -> None:
 
 
 def test_agreement_needs_enough_seeds() -> None:
-    found = judged(with_z([1.0, -1.0], seeds=summary.GATED_SEEDS - 1))["agreement"]
+    found = judged(with_z([1.0, -1.0], seeds=agreement.GATED_SEEDS - 1))["agreement"]
     assert found["verdict"] == "not measured"
     assert "at least 20 seeds" in found["condition"]
 
@@ -690,7 +696,7 @@ def test_where_both_arms_saturate_is_said() -> None:
 
 def test_no_single_seed_carries_the_gradients_of_related_vectors() -> None:
     runs = [0.2] * 19 + [1.0]
-    numbers = estimates.statistics(np.array(runs))
+    numbers = intervals.statistics(np.array(runs))
     assert numbers["ci_high"] < 0.5
     found = shares(lambda d: 0.9, lambda d: numbers["mean"])
     assert found["verdict"] == "false"
@@ -755,8 +761,8 @@ def half_precision(
             numbers = dict(zip(("mean", "ci_low", "ci_high"), values, strict=True))
             rest = {"n_seeds": 5, "sd": 0.0, "median": mean, "exact": math.nan, "z": math.nan}
             rows.append(at | {"scaling": "on", "metric": metric} | numbers | rest)
-    one = config.Run("mine", 50, {"precision": {"scaling": RULES, "inputs": LAWS}})
-    ledger = claims.ledger(one, {"precision": pd.DataFrame(rows)})
+    one = config_run.Run("mine", 50, {"precision": {"scaling": RULES, "inputs": LAWS}})
+    ledger = judge.ledger(one, {"precision": pd.DataFrame(rows)})
     return {row["claim"]: row for row in ledger}["half_precision"]
 
 

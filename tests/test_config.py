@@ -8,17 +8,20 @@ import pytest
 import yaml
 from conftest import ROOT, by_hand
 
-from sqrtdk import config
-from sqrtdk.config import ConfigError
+from sqrtdk.config import compose as config_compose
+from sqrtdk.config import errors, resolve
+from sqrtdk.config import overrides as config_overrides
+from sqrtdk.config import values as config_values
+from sqrtdk.config.errors import ConfigError
 from sqrtdk.experiments.registry import EXPERIMENTS
-from sqrtdk.keys import Key
-from sqrtdk.workflow import compose
+from sqrtdk.schema import Key
+from sqrtdk.workflow.targets import compose
 
 GRID = ("grid=smoke",)
 
 
 def settings(*overrides: str, **values: object) -> dict[str, object]:
-    return config.compose([*GRID, *overrides], values).settings["scaling"]
+    return config_compose.compose([*GRID, *overrides], values).settings["scaling"]
 
 
 def test_an_axis_takes_one_value_or_a_list() -> None:
@@ -47,15 +50,15 @@ def test_a_flat_key_applies_to_every_experiment_and_one_under_a_name_to_that_one
 
 
 def test_a_rule_that_is_no_factor_is_left_out_where_only_factors_serve() -> None:
-    run = config.compose([*GRID, "scaling=[off,qk_norm]"], {})
+    run = config_compose.compose([*GRID, "scaling=[off,qk_norm]"], {})
     assert list(run.settings["scaling"]["scaling"]) == ["off", "qk_norm"]
     assert list(run.settings["precision"]["scaling"]) == ["off"]
     assert run.notes == (
         "scaling: qk_norm left out of precision and training, which take rules that are one "
         "factor of d_k and n_k",
     )
-    with pytest.raises(config.ConfigError, match="for precision, rules that are one factor"):
-        config.compose([*GRID, "precision={scaling:qk_norm}"], {})
+    with pytest.raises(errors.ConfigError, match="for precision, rules that are one factor"):
+        config_compose.compose([*GRID, "precision={scaling:qk_norm}"], {})
 
 
 def test_a_new_arm_is_one_entry_also_from_the_command_line() -> None:
@@ -87,24 +90,24 @@ def test_every_named_entry_can_be_run_on_the_default_grid(key: str) -> None:
     mapping = "scale_rules" if key == "scaling" else "input_laws"
     document = yaml.safe_load((ROOT / "conf/config.yaml").read_text(encoding="utf-8"))
     names = list(document[mapping])
-    run = config.compose([f"{key}=[{','.join(names)}]", "experiments=scaling"], {})
+    run = config_compose.compose([f"{key}=[{','.join(names)}]", "experiments=scaling"], {})
     assert list(run.settings["scaling"][key]) == names
 
 
 def test_the_resolved_file_gives_the_same_run_again(tmp_path: Path) -> None:
-    run = config.compose(
+    run = config_compose.compose(
         [*GRID, "seed=[1,2,9]", "scale_rules.half={rule:constant,value:0.5}", "scaling=[on,half]"],
         {"name": "again"},
     )
     path = tmp_path / "config.yaml"
     path.write_text(run.to_yaml(), encoding="utf-8")
-    assert config.load(path) == run
-    assert config.compose([], yaml.safe_load(path.read_text(encoding="utf-8"))) == run
+    assert resolve.load(path) == run
+    assert config_compose.compose([], yaml.safe_load(path.read_text(encoding="utf-8"))) == run
 
 
-@pytest.mark.parametrize("grid", config.grids())
+@pytest.mark.parametrize("grid", config_overrides.grids())
 def test_every_grid_composes(grid: str) -> None:
-    assert config.compose([f"grid={grid}"], {}).settings
+    assert config_compose.compose([f"grid={grid}"], {}).settings
 
 
 def test_every_experiment_has_a_configuration_file() -> None:
@@ -213,8 +216,8 @@ MISTAKES = [
 
 @pytest.mark.parametrize(("given", "said"), MISTAKES)
 def test_a_mistake_in_hydra_grammar_is_answered_with_one_line(given: str, said: str) -> None:
-    with pytest.raises(config.ConfigError) as caught:
-        config.compose(shlex.split(given, posix=False), {})
+    with pytest.raises(errors.ConfigError) as caught:
+        config_compose.compose(shlex.split(given, posix=False), {})
     assert said in str(caught.value)
     assert len(str(caught.value).splitlines()) == 1
 
@@ -247,15 +250,15 @@ def test_a_mistake_in_hydra_grammar_is_answered_with_one_line(given: str, said: 
 def test_a_mistake_in_plain_values_is_answered_with_one_line(
     values: dict[str, object], said: str
 ) -> None:
-    with pytest.raises(config.ConfigError) as caught:
+    with pytest.raises(errors.ConfigError) as caught:
         compose(values)
     assert said in str(caught.value)
     assert len(str(caught.value).splitlines()) == 1
 
 
 def test_the_memory_message_names_what_it_would_need_and_what_is_free() -> None:
-    with pytest.raises(config.ConfigError, match=r"needs [\d,.]+ GiB, [\d,.]+ GiB are free"):
-        config.compose(["d_k=1e9"], {})
+    with pytest.raises(errors.ConfigError, match=r"needs [\d,.]+ GiB, [\d,.]+ GiB are free"):
+        config_compose.compose(["d_k=1e9"], {})
 
 
 @pytest.mark.parametrize(
@@ -267,14 +270,14 @@ def test_the_memory_message_names_what_it_would_need_and_what_is_free() -> None:
     ],
 )
 def test_a_key_given_twice_to_snakemake_is_refused(arguments: list[str]) -> None:
-    with pytest.raises(config.ConfigError, match="d_k is given twice"):
+    with pytest.raises(errors.ConfigError, match="d_k is given twice"):
         compose({"d_k": 8}, arguments=arguments)
 
 
 def test_a_key_that_stands_twice_in_a_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "my.yaml"
     path.write_text("scaling:\n  d_k: 4\n  d_k: 8\n", encoding="utf-8")
-    with pytest.raises(config.ConfigError, match="d_k is given twice"):
+    with pytest.raises(errors.ConfigError, match="d_k is given twice"):
         compose({"scaling": {"d_k": 8}}, [path])
 
 
@@ -357,7 +360,7 @@ def test_help_names_every_key_with_its_meaning_and_default(tmp_path: Path) -> No
 )
 def test_a_number_above_0_may_be_written_in_any_usual_way(given: object, read: float) -> None:
     key = Key("rate", "number", "A rate.")
-    value = config._value(key, [given], {})
+    value = config_values.check_value(key, [given], {})
     assert value == [read]
     assert type(value[0]) is float
 
@@ -367,6 +370,6 @@ def test_a_number_above_0_may_be_written_in_any_usual_way(given: object, read: f
 )
 def test_what_is_no_number_above_0_is_refused_in_one_line(given: object) -> None:
     with pytest.raises(ConfigError) as refused:
-        config._value(Key("rate", "number", "A rate."), [given], {})
+        config_values.check_value(Key("rate", "number", "A rate."), [given], {})
     assert str(refused.value).startswith("rate: ")
     assert str(refused.value).endswith("allowed: finite numbers above 0, one or a list")

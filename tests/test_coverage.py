@@ -11,9 +11,11 @@ import pytest
 from scipy.stats import binom
 
 from simulations import coverage, draws
-from sqrtdk import contrasts, estimates, theory
-from sqrtdk.estimates import Estimate
-from sqrtdk.experiments import precision, scaling
+from sqrtdk.experiments.precision import measure as precision
+from sqrtdk.experiments.scaling import measure as scaling
+from sqrtdk.stats import contrasts, curves, intervals
+from sqrtdk.stats.intervals import Estimate
+from sqrtdk.theory import expectations
 
 SEEDS, BLOCKS = 3000, 120
 
@@ -37,12 +39,12 @@ def test_intervals_cover_in_90_percent_of_blocks_where_95_are_said(
 def test_the_median_gradient_of_a_saturated_cell_is_covered_at_every_number_of_seeds() -> None:
     # n_k = 16, d_k = 4096, off: the t-interval of the mean covered in 19 to 38 % of blocks.
     found = draws.pool(SEEDS, d_k=4096, n_k=16)["off"]["grad_logits_median"]
-    middle = estimates.typical(found)
+    middle = intervals.typical(found)
     for seeds in coverage.SEEDS:
         blocks = coverage.blocks_of(found, seeds, 400)
         hits = [
             one["ci_low"] <= middle <= one["ci_high"]
-            for one in (estimates.statistics(block, pool="median") for block in blocks)
+            for one in (intervals.statistics(block, pool="median") for block in blocks)
         ]
         # As above.
         assert sum(hits) >= binom.ppf(1e-5, len(hits), 0.9), seeds
@@ -52,7 +54,7 @@ def test_the_typical_row_is_the_median_of_all_rows() -> None:
     # .0124 and 1.34e-4 are the medians of the pooled rows of an independent simulation.
     for d_k, pooled in ((256, 0.0124), (1024, 1.34e-4)):
         found = draws.pool(2000, d_k=d_k, n_k=64)["off"]["grad_logits_median"]
-        one = estimates.statistics(found, pool="median")
+        one = intervals.statistics(found, pool="median")
         # A seed's median of 64 rows is the mean of the middle two, which lies a little above
         # their geometric mean where rows are decades apart: 5 % at d_k = 1024.
         # The standard error of the simulation is 4 % there; three of them.
@@ -67,7 +69,7 @@ def test_the_simulated_draws_have_the_law_of_the_real_ones() -> None:
     for column in coverage.COLUMNS:
         for arm in ("off", "on"):
             exact = coverage.truth(column, found[arm][column.name], d_k=d_k, n_k=n_k, arm=arm)
-            one = estimates.statistics(found[arm][column.name], pool=column.pool, exact=exact)
+            one = intervals.statistics(found[arm][column.name], pool=column.pool, exact=exact)
             # 28 normal numbers; one is beyond 5 in 1 of 60,000 simulations.
             assert math.isnan(one["z"]) or abs(one["z"]) < 5, (arm, column.name)
 
@@ -76,25 +78,25 @@ def test_the_simulated_draws_have_the_law_of_the_real_ones() -> None:
 
 
 def test_none_seen_has_an_upper_end_above_zero() -> None:
-    low, high = estimates.share_interval(np.zeros(100), counted=64)
+    low, high = intervals.share_interval(np.zeros(100), counted=64)
     # Clopper and Pearson's for none of 6,400, lowered by the squared ratio of the quantiles of
     # t with 99 degrees of freedom and the normal law, (1.95996 / 1.98422)^2 (tables).
     number = 6400 * (1.96 / 1.98422) ** 2
     assert (low, high) == (0, pytest.approx(1 - 0.025 ** (1 / number), rel=1e-3))
-    low, high = estimates.share_interval(np.ones(100), counted=64)
+    low, high = intervals.share_interval(np.ones(100), counted=64)
     assert (low, high) == (pytest.approx(0.025 ** (1 / number), rel=1e-6), 1)
 
 
 def test_entries_of_one_row_do_not_count_as_independent_where_none_was_seen() -> None:
-    rows = estimates.share_interval(np.zeros(5), counted=16)
-    assert estimates.share_interval(np.zeros(5), counted=16 * 64, independent=16) == rows
+    rows = intervals.share_interval(np.zeros(5), counted=16)
+    assert intervals.share_interval(np.zeros(5), counted=16 * 64, independent=16) == rows
 
 
 def test_a_share_of_single_seeds_has_the_interval_of_clopper_and_pearson() -> None:
     # 5 of 5: 0.025^(1/5), by hand. Every seed counts for one thing.
-    assert estimates.share_interval(np.ones(5), counted=1) == (pytest.approx(0.025 ** (1 / 5)), 1)
+    assert intervals.share_interval(np.ones(5), counted=1) == (pytest.approx(0.025 ** (1 / 5)), 1)
     # 2 of 10 (printed tables): 2.52 to 55.61 %.
-    low, high = estimates.share_interval(np.array([1.0, 1.0] + 8 * [0.0]), counted=1)
+    low, high = intervals.share_interval(np.array([1.0, 1.0] + 8 * [0.0]), counted=1)
     assert (low, high) == (pytest.approx(0.0252, abs=5e-5), pytest.approx(0.5561, abs=5e-5))
 
 
@@ -106,7 +108,7 @@ def test_rare_events_are_covered_also_where_most_blocks_have_none() -> None:
         found = rng.binomial(size, share, (2000, 20)) / size
         hits = sum(
             low <= share <= high
-            for low, high in (estimates.share_interval(x, counted=64) for x in found)
+            for low, high in (intervals.share_interval(x, counted=64) for x in found)
         )
         # As above; pairs halve the number of independent rows, which one cannot see in zeros.
         assert hits >= binom.ppf(1e-5, 2000, 0.9 if not clustered else 0.85)
@@ -129,7 +131,7 @@ GRIDS = ([2**i for i in range(13)], [4**i for i in range(7)])
 @pytest.mark.parametrize("n_k", [16, 256])
 def test_interpolation_does_not_exclude_an_exact_crossing(n_k: int, grid: list[int]) -> None:
     def value(metric: str, d_k: float) -> float:
-        off, on = (theory.expectations(n_k, d_k, s) for s in (1.0, d_k**-0.5))
+        off, on = (expectations.expectations(n_k, d_k, s) for s in (1.0, d_k**-0.5))
         if metric.startswith("ratio_"):
             x = metric.replace("ratio_", "grad_") + "_sq"
             return float((getattr(off, x) / getattr(on, x)) ** 0.5)
@@ -152,7 +154,7 @@ def test_interpolation_does_not_exclude_an_exact_crossing(n_k: int, grid: list[i
         # Intervals without width: what is left is the uncertainty of the interpolation.
         curve = {d_k: Estimate(x, x, x) for d_k, x in known.items()}
         for level in some:
-            found = estimates.crossing(curve, level)
+            found = curves.crossing(curve, level)
             if found is None:
                 continue
             # The curve is monotone there, so the exact crossing is where it changes sides.
@@ -177,8 +179,8 @@ def test_the_median_gradient_of_64_keys_crosses_near_288() -> None:
     for d_k in (64, 128, 256, 512, 1024):
         cells = draws.pool(300, d_k=d_k, n_k=64)
         arms = (cells[arm]["grad_q_median"] for arm in ("off", "on"))
-        ratios[d_k] = estimates.paired_ratio(*arms, pool="median")
-    found = estimates.crossing(ratios, 1.0)
+        ratios[d_k] = intervals.paired_ratio(*arms, pool="median")
+    found = curves.crossing(ratios, 1.0)
     assert found is not None
     assert found.low < 288 < found.high
     # The ratio has a standard error of 5 % with 300 seeds, and falls 2.1 times as fast as d_k
@@ -187,7 +189,7 @@ def test_the_median_gradient_of_64_keys_crosses_near_288() -> None:
 
 
 def test_a_crossing_of_few_points_is_anywhere_between_its_two() -> None:
-    found = estimates.crossing({16: Estimate(2.0, 1.9, 2.1), 64: Estimate(0.5, 0.4, 0.6)}, 1.0)
+    found = curves.crossing({16: Estimate(2.0, 1.9, 2.1), 64: Estimate(0.5, 0.4, 0.6)}, 1.0)
     assert found is not None
     # The logarithm is straight between the two points.
     assert found == (pytest.approx(32), 16, 64, pytest.approx(math.nan, nan_ok=True))
@@ -198,14 +200,14 @@ def test_an_end_that_does_not_cross_is_open() -> None:
         4: Estimate(0.55, 0.45, 0.65), 16: Estimate(0.45, 0.35, 0.55),
         64: Estimate(0.4, 0.3, 0.5001), 256: Estimate(0.35, 0.2, 0.51),
     }  # fmt: skip
-    found = estimates.crossing(curve, 0.5)
+    found = curves.crossing(curve, 0.5)
     assert found is not None
     assert (found.low, found.high) == (1.0, math.inf)
     assert 4 < found.mean < 16
 
 
 def test_a_share_of_none_or_all_has_no_logit_and_crosses_somewhere_between() -> None:
-    found = estimates.crossing({4: Estimate(0.0, 0.0, 0.0), 16: Estimate(1.0, 1.0, 1.0)}, 0.5)
+    found = curves.crossing({4: Estimate(0.0, 0.0, 0.0), 16: Estimate(1.0, 1.0, 1.0)}, 0.5)
     assert found is not None
     assert found[:3] == (pytest.approx(8), 4, 16)
 
@@ -216,10 +218,10 @@ def test_a_share_of_none_or_all_has_no_logit_and_crosses_somewhere_between() -> 
 def test_a_paired_ratio_is_the_ratio_of_the_means_with_what_varies_between_the_arms() -> None:
     over, under = np.array([2.0, 4.0, 6.0]), np.array([1.0, 2.0, 3.0])
     # The arms are proportional, so nothing is uncertain, however much both vary.
-    assert estimates.paired_ratio(over, under)[:3] == pytest.approx((2, 2, 2))
-    assert estimates.paired_ratio(over, under, pool="rms")[:3] == pytest.approx((2, 2, 2))
-    assert estimates.paired_ratio(over, under, pool="median")[:3] == (2, 2, 2)
-    found = estimates.paired_ratio(np.array([2.0, 5.0, 6.0]), under, pool="rms")
+    assert intervals.paired_ratio(over, under)[:3] == pytest.approx((2, 2, 2))
+    assert intervals.paired_ratio(over, under, pool="rms")[:3] == pytest.approx((2, 2, 2))
+    assert intervals.paired_ratio(over, under, pool="median")[:3] == (2, 2, 2)
+    found = intervals.paired_ratio(np.array([2.0, 5.0, 6.0]), under, pool="rms")
     # By hand: mean squares 65/3 and 14/3; relative deviations of the squares in each seed.
     off = np.array([4, 25, 36]) / (65 / 3) - np.array([1, 4, 9]) / (14 / 3)
     half = 4.302652729749464 * np.std(off, ddof=1) / math.sqrt(3)
@@ -231,29 +233,29 @@ def test_a_paired_ratio_is_the_ratio_of_the_means_with_what_varies_between_the_a
 def test_pairing_makes_the_interval_of_a_ratio_narrower() -> None:
     found = draws.pool(100, d_k=64, n_k=64)
     over, under = (found[arm]["grad_v_rms"] for arm in ("off", "on"))
-    paired = estimates.paired_ratio(over, under, pool="rms")
+    paired = intervals.paired_ratio(over, under, pool="rms")
     arms = [
         {64: Estimate(one["mean"], one["ci_low"], one["ci_high"])}
-        for one in (estimates.statistics(x, pool="rms") for x in (over, under))
+        for one in (intervals.statistics(x, pool="rms") for x in (over, under))
     ]
-    apart = estimates.ratio(*arms)[64]
+    apart = curves.ratio(*arms)[64]
     assert paired.mean == pytest.approx(apart.mean, rel=1e-14)
     # Over this grid they were found to be 1.3 to 1.7 times too wide.
     assert 1.2 < (apart.high - apart.low) / (paired.high - paired.low) < 2
 
 
 def test_the_ratio_is_undefined_where_the_arm_below_the_line_is_zero() -> None:
-    with pytest.raises(estimates.MissingError):
-        estimates.paired_ratio(np.ones(3), np.zeros(3))
-    with pytest.raises(estimates.MissingError):
-        estimates.paired_ratio(np.ones(3), np.array([1.0, 0.0, 1.0]), pool="median")
-    found = estimates.paired_ratio(np.zeros(3), np.ones(3))
+    with pytest.raises(intervals.MissingError):
+        intervals.paired_ratio(np.ones(3), np.zeros(3))
+    with pytest.raises(intervals.MissingError):
+        intervals.paired_ratio(np.ones(3), np.array([1.0, 0.0, 1.0]), pool="median")
+    found = intervals.paired_ratio(np.zeros(3), np.ones(3))
     assert (found.mean, math.isnan(found.low)) == (0, True)
 
 
 def test_ratios_of_tiny_numbers_keep_their_digits() -> None:
     over, under = np.array([3e-200, 4e-200]), np.array([1e-190, 1e-190])
-    found = estimates.paired_ratio(over, under, pool="rms")
+    found = intervals.paired_ratio(over, under, pool="rms")
     assert found.mean == pytest.approx(math.sqrt(12.5) * 1e-10, rel=1e-13)
 
 

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from campaigns import verdicts
-from sqrtdk import claims, decisions
-from sqrtdk.estimates import Estimate, MissingError, interval
+from sqrtdk.claims import claim
+from sqrtdk.stats import decisions
+from sqrtdk.stats.intervals import Estimate, MissingError, interval
 
 NAN = math.nan
 NUMBERS = st.floats(-10, 10)
@@ -137,11 +138,11 @@ def test_the_simulation_tells_a_contradiction_from_an_open_verdict() -> None:
     def row(verdict: str, condition: str = "") -> dict[str, str]:
         return {"verdict": verdict, "condition": condition}
 
-    true, false = row(claims.TRUE), row(claims.FALSE)
-    partly = row(claims.CONDITIONAL, "not for n_k = 16")
+    true, false = row(claim.TRUE), row(claim.FALSE)
+    partly = row(claim.CONDITIONAL, "not for n_k = 16")
     assert verdicts.contradicts(true, false)
     assert verdicts.contradicts(false, true)
     assert verdicts.contradicts(partly, true)
     assert verdicts.contradicts(true, partly)
-    assert not verdicts.contradicts(row(claims.CONDITIONAL, "undecided for n_k = 16"), true)
-    assert not verdicts.contradicts(row(claims.NOT_MEASURED), true)
+    assert not verdicts.contradicts(row(claim.CONDITIONAL, "undecided for n_k = 16"), true)
+    assert not verdicts.contradicts(row(claim.NOT_MEASURED), true)

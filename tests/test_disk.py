@@ -13,7 +13,10 @@ import pytest
 from snakemake.settings.types import OutputSettings
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from sqrtdk import commands, disk, interrupts, progress, run, tables
+from sqrtdk import cli
+from sqrtdk.storage import atomic
+from sqrtdk.system import disk, errors, interrupts
+from sqrtdk.workflow import progress
 
 
 def failing(number: int) -> Any:
@@ -69,7 +72,7 @@ def test_a_full_disk_leaves_no_part_of_a_file_and_the_old_one(
     path.write_text("old", encoding="utf-8")
     monkeypatch.setattr(os, call, failing(errno.ENOSPC))
     with pytest.raises(OSError, match=r"runs\.csv"):
-        tables.write_atomically(path, "new")
+        atomic.write_atomically(path, "new")
     monkeypatch.undo()
     assert path.read_text(encoding="utf-8") == "old"
     assert list(tmp_path.iterdir()) == [path]
@@ -164,12 +167,12 @@ def test_by_hand_a_full_disk_is_one_line(
     monkeypatch.setattr(sys, "argv", ["run", "--help"])
     monkeypatch.setattr("builtins.print", print_to_full_disk)
     with pytest.raises(SystemExit) as ended:
-        run.main()
+        cli.main()
     assert ended.value.code == 2
     said = capsys.readouterr().err
     assert said == "sqrtdk: cannot write to standard output: No space left on device\n"
     with pytest.raises(SystemExit):
-        commands.answer(OSError(errno.ENOSPC, "No space left on device", "/x/rows.csv"))
+        errors.answer(OSError(errno.ENOSPC, "No space left on device", "/x/rows.csv"))
     assert capsys.readouterr().err.startswith("sqrtdk: the disk of /x/rows.csv is full; ")
 
 

@@ -9,10 +9,15 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from sqrtdk import cells, recall, recurrent, tables
-from sqrtdk.experiments import capacity, encoder_decoder, reach, score_width
+from sqrtdk.experiments import cells
+from sqrtdk.experiments.capacity import measure as capacity
+from sqrtdk.experiments.encoder_decoder import measure as encoder_decoder
+from sqrtdk.experiments.encoder_decoder import model, recall
+from sqrtdk.experiments.encoder_decoder.model import READERS
+from sqrtdk.experiments.reach import measure as reach
 from sqrtdk.experiments.registry import Experiment
-from sqrtdk.recurrent import READERS
+from sqrtdk.experiments.score_width import measure as score_width
+from sqrtdk.storage import tables
 
 SLAB = {
     "d_k": 16, "length": 3, "hidden": 8, "learning_rate": 0.01, "reader": ["scaled_dot"],
@@ -44,7 +49,7 @@ def test_the_metrics_are_those_of_the_held_out_sequences() -> None:
     data = recall.held_out([1], 3)
     options = {"length": 3, "d_k": 16, "n": 8, "batch": 16, "learning_rate": 0.01}
     *_, last = recall.train("scaled_dot", [1], steps=40, log_every=15, **options)
-    found = recurrent.forward("scaled_dot", last.parameters, data)
+    found = model.forward("scaled_dot", last.parameters, data)
     (row,) = pick(rows(), seed=1, step=40)
     assert row["accuracy"] == np.mean(found.logits[0].argmax(-1) == data.answer[0])
     p = np.exp(found.logits[0]) / np.exp(found.logits[0]).sum(-1, keepdims=True)
@@ -213,7 +218,7 @@ def test_distance_0_is_the_last_state() -> None:
     # The head sees the last state alone: its derivative by hand, without the way through time.
     data = recall.held_out([0], 4)
     _, parameters = recall.initial("fixed", [0], length=4, n=8, d_k=16)
-    found = recurrent.forward("fixed", parameters, data)
+    found = model.forward("fixed", parameters, data)
     slope = 1 - found.hidden[0] ** 2
     jacobian = np.einsum("nm,bm,mv->bnv", parameters["w_c"][0], slope, parameters["w_y"][0])
     (row,) = pick(reaches(length=4, reader=["fixed"]), seed=0, stage="initial", distance=0)
@@ -230,7 +235,7 @@ def test_the_accuracy_at_a_distance_is_that_of_questions_about_the_pair_there() 
     found = reaches()
     for distance in range(3):
         asked = data._replace(asked=np.full_like(data.asked, 2 - distance))
-        answers = recurrent.forward("scaled_dot", last.parameters, asked).logits.argmax(-1)
+        answers = model.forward("scaled_dot", last.parameters, asked).logits.argmax(-1)
         (row,) = pick(found, seed=0, stage="trained", distance=distance)
         assert row["accuracy"] == np.mean(answers == asked.answer)
 

@@ -5,13 +5,13 @@ import math
 import numpy as np
 import pytest
 
-from sqrtdk import estimates
-from sqrtdk.estimates import Estimate, MissingError
+from sqrtdk.stats import curves, intervals, wording
+from sqrtdk.stats.intervals import Estimate, MissingError
 
 
 def test_the_interval_is_students_by_hand() -> None:
     # Mean 2, sd 1, n 3: half width t(0.975, 2) / sqrt(3), with t = 4.302652729749464 (tables).
-    low, high = estimates.interval(np.array([1.0, 2.0, 3.0]))
+    low, high = intervals.interval(np.array([1.0, 2.0, 3.0]))
     half = 4.302652729749464 / math.sqrt(3)
     # stdtrit agrees with printed tables to their last digit, 1e-15; two more roundings.
     assert low == pytest.approx(2 - half, rel=1e-14)
@@ -23,15 +23,15 @@ def test_the_interval_covers_the_mean_in_95_percent_of_samples() -> None:
     trials = 4000
     hits = sum(
         low < 0 < high
-        for low, high in (estimates.interval(rng.standard_normal(5)) for _ in range(trials))
+        for low, high in (intervals.interval(rng.standard_normal(5)) for _ in range(trials))
     )
     # Binomial standard error sqrt(.95 * .05 / 4000) = 0.0034; four of them.
     assert abs(hits / trials - 0.95) < 0.014
 
 
 def test_rms_columns_pool_the_squares() -> None:
-    found = estimates.statistics(np.array([3.0, 4.0, 5.0]), pool="rms")
-    low, high = estimates.interval(np.array([9.0, 16.0, 25.0]))
+    found = intervals.statistics(np.array([3.0, 4.0, 5.0]), pool="rms")
+    low, high = intervals.interval(np.array([9.0, 16.0, 25.0]))
     mean = 50 / 3
     assert found["mean"] == math.sqrt(mean)
     # The lower end of the squares' own interval is below 0, where a square cannot be. That of
@@ -45,13 +45,13 @@ def test_rms_columns_pool_the_squares() -> None:
 
 def test_typical_rows_are_the_median_over_seeds() -> None:
     values = np.array([1e-9, 1e-5, 1e-7, 3e-2, 1e-6, 2e-8])
-    found = estimates.statistics(values, pool="median")
+    found = intervals.statistics(values, pool="median")
     # The middle two are decades apart, so their geometric mean; the interval of six is their span.
     assert found["mean"] == pytest.approx(math.sqrt(1e-7 * 1e-6), rel=1e-15)
     assert (found["ci_low"], found["ci_high"]) == (1e-9, 3e-2)
     assert math.isnan(found["z"])
     # Below six seeds, Student's interval of the logarithms.
-    few = estimates.statistics(values[:3], pool="median")
+    few = intervals.statistics(values[:3], pool="median")
     logs = np.log(values[:3])
     half = 4.302652729749464 * np.std(logs, ddof=1) / math.sqrt(3)
     assert few["mean"] == 1e-7
@@ -60,21 +60,21 @@ def test_typical_rows_are_the_median_over_seeds() -> None:
 
 
 def test_typical_rows_that_underflow_are_known_to_be_small() -> None:
-    found = estimates.statistics(np.array([0.0, 0.0, 1e-300, 1e-200, 1e-9, 1e-8]), pool="median")
+    found = intervals.statistics(np.array([0.0, 0.0, 1e-300, 1e-200, 1e-9, 1e-8]), pool="median")
     assert (found["mean"], found["ci_low"], found["ci_high"]) == (
         pytest.approx(1e-250, rel=1e-13), 0.0, 1e-8
     )  # fmt: skip
     # Below six seeds a zero has no logarithm, and there is no interval.
-    few = estimates.statistics(np.array([0.0, 1e-9, 1e-8]), pool="median")
+    few = intervals.statistics(np.array([0.0, 1e-9, 1e-8]), pool="median")
     assert few["mean"] == 1e-9
     assert math.isnan(few["ci_low"])
     # All of them 0, such as the gradient by the logits of one key: nothing varies.
-    none = estimates.statistics(np.zeros(3), pool="median")
+    none = intervals.statistics(np.zeros(3), pool="median")
     assert (none["mean"], none["ci_low"], none["ci_high"]) == (0, 0, 0)
 
 
 def test_one_seed_has_a_mean_and_no_interval() -> None:
-    found = estimates.statistics(np.array([3.0]))
+    found = intervals.statistics(np.array([3.0]))
     assert (found["mean"], found["median"], found["n_seeds"]) == (3.0, 3.0, 1)
     assert all(math.isnan(found[name]) for name in ("sd", "ci_low", "ci_high", "exact", "z"))
 
@@ -83,8 +83,8 @@ def test_one_seed_has_a_mean_and_no_interval() -> None:
 @pytest.mark.parametrize("size", [1e-200, 1e-300, 1e200])
 def test_statistics_scale_with_the_values_at_any_magnitude(pool: str, size: float) -> None:
     values = np.random.default_rng(3).uniform(1, 9, 20)
-    plain = estimates.statistics(values, pool=pool, exact=4.0)
-    found = estimates.statistics(size * values, pool=pool, exact=size * 4.0)
+    plain = intervals.statistics(values, pool=pool, exact=4.0)
+    found = intervals.statistics(size * values, pool=pool, exact=size * 4.0)
     # The product rounds each value once, half an eps; z divides by a difference of a tenth.
     for name in ("mean", "sd", "median", "ci_low", "ci_high", "exact"):
         assert found[name] == pytest.approx(size * plain[name], rel=1e-14, abs=0)
@@ -93,27 +93,27 @@ def test_statistics_scale_with_the_values_at_any_magnitude(pool: str, size: floa
 
 
 def test_statistics_of_zeros_and_of_the_smallest_number() -> None:
-    zeros = estimates.statistics(np.zeros(3), pool="rms", exact=1.0)
+    zeros = intervals.statistics(np.zeros(3), pool="rms", exact=1.0)
     assert (zeros["mean"], zeros["sd"], zeros["ci_high"]) == (0, 0, 0)
     assert math.isnan(zeros["z"])
-    assert estimates.statistics(np.array([5e-324]), pool="rms")["mean"] == 5e-324
+    assert intervals.statistics(np.array([5e-324]), pool="rms")["mean"] == 5e-324
     # An exact value that is out of all proportion makes a z that no gate lets through.
-    far = estimates.statistics(np.array([1e-300, 2e-300]), exact=1e300)
+    far = intervals.statistics(np.array([1e-300, 2e-300]), exact=1e300)
     assert far["z"] == -math.inf
 
 
 def test_a_crossing_is_between_the_points_that_enclose_it() -> None:
     curve = {1: Estimate(0.9), 4: Estimate(0.6), 16: Estimate(0.4), 64: Estimate(0.1)}
-    found = estimates.crossing(curve, 0.5)
+    found = curves.crossing(curve, 0.5)
     assert found is not None
     assert found.mean == pytest.approx(8)
     assert math.isnan(found.low)
-    assert estimates.crossing(curve, 0.95) is None
+    assert curves.crossing(curve, 0.95) is None
 
 
 def test_a_range_over_d_k_has_the_ends_of_its_points() -> None:
     curve = {1: Estimate(4.0, 3.8, 4.2), 4: Estimate(3.0, 2.9, 3.1), 16: Estimate(3.5, 3.4, 3.6)}
-    found = estimates.relative_range(curve)
+    found = curves.relative_range(curve)
     assert found.mean == 0.25
     # The points are independent: half-widths of the logarithms add up as squares. Upper end: of
     # 4.2 over 4 and 3 over 2.9. Lower end: of 4 over 3.8 and 3.1 over 3, with the quantile for
@@ -125,12 +125,12 @@ def test_a_range_over_d_k_has_the_ends_of_its_points() -> None:
 
 
 def test_a_range_is_never_below_nothing_or_above_all() -> None:
-    wide = estimates.relative_range({1: Estimate(1.0, -1.0, 3.0), 4: Estimate(0.9, -1.0, 3.0)})
+    wide = curves.relative_range({1: Estimate(1.0, -1.0, 3.0), 4: Estimate(0.9, -1.0, 3.0)})
     assert (wide.low, wide.high) == (0.0, 1.0)
-    assert math.isnan(estimates.relative_range({1: Estimate(1.0), 4: Estimate(0.9)}).low)
+    assert math.isnan(curves.relative_range({1: Estimate(1.0), 4: Estimate(0.9)}).low)
     for curve in ({1: Estimate(1.0)}, {1: Estimate(0.0), 4: Estimate(0.0)}):
         with pytest.raises(MissingError):
-            estimates.relative_range(curve)
+            curves.relative_range(curve)
 
 
 @pytest.mark.parametrize(
@@ -148,4 +148,4 @@ def test_a_range_is_never_below_nothing_or_above_all() -> None:
     ],
 )
 def test_an_estimate_has_the_digits_of_its_interval(value: Estimate, shown: str) -> None:
-    assert estimates.estimate(value) == shown
+    assert wording.estimate(value) == shown

@@ -14,24 +14,18 @@ import pandas as pd
 import pytest
 from scipy.interpolate import PchipInterpolator
 
-import sqrtdk.gradients
-from sqrtdk import (
-    attention,
-    cells,
-    crossings,
-    curves,
-    exact,
-    inputs,
-    kernel,
-    scales,
-    summary,
-    tails,
-    theory,
-)
-from sqrtdk.attention import Factor, causal_mask
-from sqrtdk.exact import Point
-from sqrtdk.experiments import scaling
-from sqrtdk.metrics import row_metrics
+import sqrtdk.core.gradients
+from sqrtdk.core import attention, input_laws, kernel, scale_rules
+from sqrtdk.core.attention import Factor, causal_mask
+from sqrtdk.core.metrics import row_metrics
+from sqrtdk.experiments import cells
+from sqrtdk.experiments.scaling import crossings, tails
+from sqrtdk.experiments.scaling import measure as scaling
+from sqrtdk.stats import agreement, summary
+from sqrtdk.theory import exact_table
+from sqrtdk.theory import expectations as theory_expectations
+from sqrtdk.theory import points as theory_points
+from sqrtdk.theory.points import Point
 
 SETTINGS: dict[str, Any] = {
     "d_k": [2, 16, 64],
@@ -48,16 +42,21 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-def expectations() -> dict[Point, theory.Expectations]:
-    return {point: theory.expectations(*point) for _, point in exact.points(SETTINGS)}
+def expectations() -> dict[Point, theory_expectations.Expectations]:
+    return {
+        point: theory_expectations.expectations(*point)
+        for _, point in theory_points.points(SETTINGS)
+    }
 
 
 @pytest.fixture(scope="module")
 def known() -> dict[tuple[Any, ...], float]:
     """The exact values of the small grid, as the summary looks them up."""
     metrics = [column.name for column in scaling.COLUMNS if not column.axis]
-    rows = curves.rows(exact.points(SETTINGS), expectations(), n_qs=[24], metrics=metrics)
-    frame = pd.DataFrame(rows)[[column.name for column in curves.COLUMNS]]
+    rows = exact_table.rows(
+        theory_points.points(SETTINGS), expectations(), n_qs=[24], metrics=metrics
+    )
+    frame = pd.DataFrame(rows)[[column.name for column in exact_table.COLUMNS]]
     return summary.exact_values(SETTINGS, frame)
 
 
@@ -77,8 +76,8 @@ def measured() -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def gate(known: dict[tuple[Any, ...], float]) -> summary.Gate:
-    found = summary.gate(pd.DataFrame(summary.summarize(measured(), scaling.COLUMNS, known)))
+def gate(known: dict[tuple[Any, ...], float]) -> agreement.Gate:
+    found = agreement.gate(pd.DataFrame(summary.summarize(measured(), scaling.COLUMNS, known)))
     assert found is not None
     return found
 
@@ -92,14 +91,14 @@ def test_the_gate_is_open_for_the_code_as_it_is(known: dict[tuple[Any, ...], flo
 
 
 def scaled_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = scales.rule
+    original = scale_rules.rule
 
     def twice(entry: dict[str, Any], *, d_k: float, n_k: int) -> Factor:
         made = original(entry, d_k=d_k, n_k=n_k)
         assert isinstance(made, Factor)
         return Factor(made.value**2)
 
-    monkeypatch.setattr(scales, "rule", twice)
+    monkeypatch.setattr(scale_rules, "rule", twice)
 
 
 def kernel_with(old: str, new: str) -> Callable[[pytest.MonkeyPatch], None]:
@@ -145,7 +144,9 @@ def causal_z(logits_of: Callable[[Any, Any], Any]) -> np.ndarray:
     n, d_k = 24, 16
     q, k = rng.standard_normal((2, 800, n, d_k))
     entropy = row_metrics(logits_of(q, k)).entropy_nats[:, 1:]
-    expected = [theory.expectations(i + 1, d_k, d_k**-0.5).entropy_nats for i in range(1, n)]
+    expected = [
+        theory_expectations.expectations(i + 1, d_k, d_k**-0.5).entropy_nats for i in range(1, n)
+    ]
     error = entropy.std(axis=0, ddof=1) / math.sqrt(len(q))
     return np.asarray((entropy.mean(axis=0) - expected) / error)
 
@@ -169,7 +170,7 @@ def test_the_gate_holds_under_a_causal_mask_and_notices_a_scale_after_it() -> No
 
 def test_exact_values_exist_only_for_independent_normal_vectors_and_plain_factors() -> None:
     def names(**changes: Any) -> set[str]:
-        return {name for name, _ in exact.points(SETTINGS | changes)}
+        return {name for name, _ in theory_points.points(SETTINGS | changes)}
 
     assert names() == {"off", "on"}
     assert names(inputs={"planted": {"law": "planted", "cosine": 0.5}}) == set()
@@ -180,19 +181,19 @@ def test_exact_values_exist_only_for_independent_normal_vectors_and_plain_factor
 def test_rows_of_keys_carry_the_ratio_of_queries_to_keys() -> None:
     point = Point(48, 16.0, 0.25)
     found = expectations()[point]
-    assert curves.value("grad_q_rms", point, found, 24) == math.sqrt(found.grad_q_sq)
-    assert curves.value("grad_k_rms", point, found, 24) == math.sqrt(found.grad_k_sq / 2)
-    assert curves.value("logit_std", point, found, 24) == 1.0
-    assert curves.value("grad_q_median", point, found, 24) is None
+    assert exact_table.value("grad_q_rms", point, found, 24) == math.sqrt(found.grad_q_sq)
+    assert exact_table.value("grad_k_rms", point, found, 24) == math.sqrt(found.grad_k_sq / 2)
+    assert exact_table.value("logit_std", point, found, 24) == 1.0
+    assert exact_table.value("grad_q_median", point, found, 24) is None
 
 
 def test_a_curve_keeps_the_grids_own_points_to_the_bit() -> None:
-    assert set(map(float, [3, 7, 1000])) <= set(exact.curve([3, 7, 1000]))
-    assert exact.curve([64]) == [64.0]
+    assert set(map(float, [3, 7, 1000])) <= set(theory_points.curve([3, 7, 1000]))
+    assert theory_points.curve([64]) == [64.0]
 
 
 def test_shards_of_expectations_are_one_file_for_each_n_k() -> None:
-    specs = exact.specs(point for _, point in exact.points(SETTINGS))
+    specs = theory_points.specs(point for _, point in theory_points.points(SETTINGS))
     assert sorted(spec["n_k"] for spec in specs.values()) == [16, 48]
     assert all(name.startswith(f"nk{spec['n_k']}-") for name, spec in specs.items())
 
@@ -229,10 +230,10 @@ def test_tails_pool_the_row_norms_of_the_grids_own_cells() -> None:
     found = [row for row in tails.rows(settings) if row["gradient"] == "q"]
     norms = []
     for seed in (3, 5):
-        arrays = inputs.draw({"law": "gaussian"}, d_k=16, n_k=48, n_q=24, d_v=32, seed=seed,
+        arrays = input_laws.draw({"law": "gaussian"}, d_k=16, n_k=48, n_q=24, d_v=32, seed=seed,
                              dtype="float64")  # fmt: skip
         forward = attention.attention(*arrays[:3], scale=0.25)
-        d_q = sqrtdk.gradients.gradients(*arrays, forward, scale=0.25).q
+        d_q = sqrtdk.core.gradients.gradients(*arrays, forward, scale=0.25).q
         norms += np.linalg.norm(d_q, axis=1).tolist()
     on = [row["row_norm"] for row in found if row["scaling"] == "on"]
     # Every rank but the middle ones is shown: the largest, the smallest, and how many there are.
@@ -247,7 +248,7 @@ def test_tails_hold_one_draw_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     alive: list[weakref.ref[Any]] = []
 
     def draw(*arguments: Any, **more: Any) -> Any:
-        made = inputs.draw(*arguments, **more)
+        made = input_laws.draw(*arguments, **more)
         alive.append(weakref.ref(made.q))
         # The one before is still a name of the loop until this one has taken its place.
         assert sum(one() is not None for one in alive) <= 2
@@ -288,10 +289,10 @@ def test_crossings_are_found_missed_or_there_from_the_start() -> None:
     found = {row["quantity"]: row for row in crossings.rows(SETTINGS, table)}
     # The logits of the shares are symmetric about 8 in ln d_k, and so is a cubic through them.
     assert found["half_entropy"]["d_k"] == pytest.approx(8.0)
-    assert found["half_entropy"]["exact"] == theory.half_entropy_d_k(48)
+    assert found["half_entropy"]["exact"] == theory_expectations.half_entropy_d_k(48)
     assert found["half_entropy"]["two_ln_n_k"] == 2 * math.log(48)
     assert 16 < found["one_hot"]["d_k"] < 64
-    assert found["one_hot"]["exact"] == theory.one_hot_d_k(48, 0.9)
+    assert found["one_hot"]["exact"] == theory_expectations.one_hot_d_k(48, 0.9)
     assert found["dead_entries"]["beyond"] == "never"
     assert math.isnan(found["dead_entries"]["exact"])
     ratio = PchipInterpolator(np.log([4, 16, 64]), np.log([1.5, 0.5, 0.1]))

@@ -13,42 +13,39 @@ import pandas as pd
 import pytest
 from matplotlib.colors import same_color
 
-from sqrtdk import (
-    cells,
-    config,
-    cosines,
-    crossings,
-    curves,
-    examples,
-    shards,
-    summary,
-    tables,
-    tails,
-    theory,
-)
-from sqrtdk.experiments import precision as halves
-from sqrtdk.experiments import projections, worked_example
-from sqrtdk.experiments.registry import EXPERIMENTS
-from sqrtdk.experiments.scaling import COLUMNS
-from sqrtdk.figures import FIGURES, TABLES, collapse, lines, style
+from sqrtdk.config import compose
+from sqrtdk.experiments import cells
+from sqrtdk.experiments.precision import measure as precision
+from sqrtdk.experiments.projections import measure as projections
+from sqrtdk.experiments.registry import EXPERIMENTS, FIGURES, TABLES
+from sqrtdk.experiments.related import cosines
+from sqrtdk.experiments.scaling import crossings, plot_collapse, tails, weights
+from sqrtdk.experiments.scaling.measure import COLUMNS
+from sqrtdk.experiments.worked_example import measure as worked_example
+from sqrtdk.figures import lines, style
+from sqrtdk.stats import summary
+from sqrtdk.storage import planning, tables
+from sqrtdk.theory import exact_table, expectations
 
 SUMMARY = summary.columns(COLUMNS)
 SCHEMAS = {
     "summary": SUMMARY,
-    "exact": curves.COLUMNS,
+    "exact": exact_table.COLUMNS,
     "crossings": crossings.COLUMNS,
     "tails": tails.COLUMNS,
-    "weights": examples.COLUMNS,
+    "weights": weights.COLUMNS,
     "cosines": cosines.COLUMNS,
 }
-PRECISION = summary.columns(halves.COLUMNS)
+PRECISION = summary.columns(precision.COLUMNS)
 METRICS = [column.name for column in COLUMNS if not column.axis]
-BUILD = {name: importlib.import_module(f"sqrtdk.figures.{name}").BUILD for name in FIGURES}
+BUILD = {
+    name: importlib.import_module(f"sqrtdk.experiments.{name}.figures").BUILD for name in FIGURES
+}
 RECALL_LINES = ("fixed", "additive", "dot", "scaled_dot", "most frequent value")
 SUMMARY_FIGURES = [what for what in FIGURES["scaling"] if what not in ("weights", "tails", "onset")]
 SUMMARY_RELATED = [what for what in FIGURES["related"] if what != "cosines"]
 LINE_FIGURES = [what for what in SUMMARY_FIGURES if what != "collapse"]
-CAPTIONS = Path(style.__file__).parents[1] / "report" / "captions"
+CAPTIONS = Path(style.__file__).parents[1] / "experiments"
 
 
 def frame(rows, columns):
@@ -105,7 +102,7 @@ def with_theory(table, laws=("gaussian",)):
     at = table.dropna(subset=["exact"]).drop_duplicates(["d_k", "n_k", "n_q", "scaling", "metric"])
     between = at.assign(d_k=at["d_k"] * 1.3)
     curve = pd.concat([at, between]) if len(set(at["d_k"])) > 1 else at
-    return table, curve[[column.name for column in curves.COLUMNS]]
+    return table, curve[[column.name for column in exact_table.COLUMNS]]
 
 
 def crossings_table(n_k=(3, 5, 7), *, n_q=(11,), **special):
@@ -146,7 +143,7 @@ def tails_table(d_k=(1, 4, 16, 64), *, scaling=("off", "on"), size=1.0):
 def precision_table(input_sd=(1, 64), *, d_k=(4, 16), n_k=(5,), scaling=("on",), seeds=13, zero=()):
     rows = []
     for d, n, sd, kind, order, arm, metric in itertools.product(
-        d_k, n_k, input_sd, halves.HALVES, ("before", "after"), scaling,
+        d_k, n_k, input_sd, precision.HALVES, ("before", "after"), scaling,
         ("scale", "overflow_share", "broken_rows", "weight_error", "max_weight_error"),
     ):  # fmt: skip
         fails = metric == "weight_error" or (kind == "float16" and order == "after" and sd > 1)
@@ -167,7 +164,7 @@ def weights_table(d_k=(1, 64), *, n_q=11, n_k=3, scaling=("off", "on")):
         for d, arm in itertools.product(d_k, scaling)
         for query, key in itertools.product(range(min(n_q, 16)), range(min(n_k, 16)))
     ]  # fmt: skip
-    return pd.DataFrame(rows, columns=[column.name for column in examples.COLUMNS])
+    return pd.DataFrame(rows, columns=[column.name for column in weights.COLUMNS])
 
 
 def cosines_table(d_k=(16, 64), *, scaling=("off", "on"), cosines_=(0.0, 0.25, 0.5), seeds=13):
@@ -363,7 +360,7 @@ def test_the_band_says_what_it_is_and_on_how_many_seeds_it_rests(what):
 
 def test_one_d_k_has_points_with_intervals_and_the_exact_value_as_a_dash():
     table, exact = with_theory(summary_table((64,), (5,)))
-    for theory_ in (frame([], curves.COLUMNS), exact):
+    for theory_ in (frame([], exact_table.COLUMNS), exact):
         (axes,) = draw("entropy", table, exact=theory_).axes
         (off, _) = marks(axes, "_interval")
         rows = rows_of(table, "entropy_nats", 5, "off")
@@ -506,10 +503,10 @@ def test_the_collapse_is_each_metric_against_the_measured_spread():
 
     table, exact = with_theory(summary_table((1, 4, 16), (1, 5, 7), value=value))
     figure = draw("collapse", table.sample(frac=1, random_state=0), exact=exact)
-    assert [axes.get_ylabel() for axes in figure.axes] == [*collapse.METRICS, "sum_sq_weights"]
+    assert [axes.get_ylabel() for axes in figure.axes] == [*plot_collapse.METRICS, "sum_sq_weights"]
     for axes, n_k, arm in itertools.product(figure.axes, (5, 7), ("off", "on")):
         metric = axes.get_ylabel()
-        unit = theory.expected_max(n_k) if metric == "sum_sq_weights" else 1
+        unit = expectations.expected_max(n_k) if metric == "sum_sq_weights" else 1
         spread, rows = (rows_of(table, name, n_k, arm) for name in ("logit_std", metric))
         found = sorted(points(arms(axes)[f"{n_k} {arm}"]))
         assert found == sorted(zip(spread["mean"] / unit, rows["mean"], strict=True))
@@ -807,10 +804,10 @@ def test_the_command_writes_each_figure_in_the_inks_of_the_page(experiment, tmp_
     if experiment == "training":
         found, schemas = learned.tables(), learned.SCHEMAS
     if experiment == "projections":
-        run = config.compose(["grid=smoke", "experiments=projections", "steps=8"], {})
+        run = compose.compose(["grid=smoke", "experiments=projections", "steps=8"], {})
         rows = [
             row
-            for slab in shards.slabs(run.settings["projections"], projections.WITHIN)
+            for slab in planning.slabs(run.settings["projections"], projections.WITHIN)
             for row in cells.rows(projections.cells(slab | {"seeds": [0, 2]}), projections.COLUMNS)
         ]
         runs = pd.DataFrame(rows, columns=[column.name for column in projections.COLUMNS])
@@ -822,7 +819,7 @@ def test_the_command_writes_each_figure_in_the_inks_of_the_page(experiment, tmp_
     for name in TABLES[experiment]:
         text = tables.text(found[name].to_dict("records"), schemas[name])
         (tmp_path / f"{name}.csv").write_text(text)
-    module = importlib.import_module(f"sqrtdk.figures.{experiment}")
+    module = importlib.import_module(f"sqrtdk.experiments.{experiment}.figures")
     assert in_process(module, tmp_path, tmp_path / "drawn").returncode == 0
     names = [f"{experiment}-{what}" for what in FIGURES[experiment]]
     drawn = {path.name for path in (tmp_path / "drawn").glob("[!.]*")}
@@ -863,10 +860,12 @@ def test_listing_the_figures_does_not_load_matplotlib():
 
 @pytest.mark.parametrize("experiment", FIGURES)
 def test_every_figure_has_a_builder_and_a_caption(experiment):
-    module = importlib.import_module(f"sqrtdk.figures.{experiment}")
+    module = importlib.import_module(f"sqrtdk.experiments.{experiment}.figures")
     assert set(module.BUILD) == set(FIGURES[experiment])
     for what in FIGURES[experiment]:
-        text = (CAPTIONS / f"{experiment}-{what}.rst").read_text(encoding="utf-8")
+        text = (CAPTIONS / experiment / "captions" / f"{experiment}-{what}.rst").read_text(
+            encoding="utf-8"
+        )
         title, rule, blank, body = text.rstrip("\n").split("\n", 3)
         # A shorter rule is no title to docutils, which Snakemake's report uses.
         assert rule == "=" * len(title)

@@ -23,8 +23,8 @@ from oracles import (
     random_mask,
 )
 
-from sqrtdk.attention import AttentionResult, attention, causal_mask, project, softmax
-from sqrtdk.gradients import gradients, projection_gradients, softmax_backward
+from sqrtdk.core.attention import AttentionResult, attention, causal_mask, project, softmax
+from sqrtdk.core.gradients import gradients, projection_gradients, softmax_backward
 
 SCALE = 0.375  # Neither 1 nor 1/√11, so that a missing or doubled scale shows.
 

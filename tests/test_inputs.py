@@ -9,8 +9,9 @@ import yaml
 from conftest import ROOT
 from numpy.testing import assert_array_equal
 
-from sqrtdk import inputs, metrics, theory
-from sqrtdk.attention import attention, scores
+from sqrtdk.core import input_laws, metrics
+from sqrtdk.core.attention import attention, scores
+from sqrtdk.theory import expectations
 
 NAMED = yaml.safe_load((ROOT / "conf/config.yaml").read_text(encoding="utf-8"))["input_laws"]
 
@@ -25,9 +26,9 @@ FOURTH = {
 }
 
 
-def draw(entry: dict[str, object], **sizes: int) -> inputs.Inputs:
+def draw(entry: dict[str, object], **sizes: int) -> input_laws.Inputs:
     base = {"d_k": 64, "n_k": 256, "n_q": 256, "d_v": 1, "seed": 0}
-    return inputs.draw(entry, **(base | sizes), dtype="float64")
+    return input_laws.draw(entry, **(base | sizes), dtype="float64")
 
 
 @pytest.mark.parametrize("law", FOURTH)
@@ -124,7 +125,7 @@ def test_on_the_sphere_the_squared_norm_is_d_k(arrays, d_k):
 
 def test_with_queries_alone_on_the_sphere_every_query_has_logits_of_one_exact_width():
     # sd scale * √d_k, without the average over |q| of the gaussian law.
-    exact = theory.given_sigma(math.sqrt(3), 64).entropy_nats
+    exact = expectations.given_sigma(math.sqrt(3), 64).entropy_nats
     found = []
     for seed in range(50):
         drawn = draw({"law": "sphere", "arrays": "q"}, d_k=3, n_k=64, n_q=64, seed=seed)
@@ -197,7 +198,7 @@ def test_the_output_has_the_published_standard_deviation():
     # n = 256, d = 64, scaled: a notebook prints 0.102. An output entry is Σ p v with v ~ N(0, 1),
     # so its variance is E Σp²; 0.10224 is the exact value to its last digit. A single matrix
     # scatters by 4 %, because its queries share keys and values.
-    exact = math.sqrt(theory.expectations(256, 64, 1 / 8).sum_sq_weights)
+    exact = math.sqrt(expectations.expectations(256, 64, 1 / 8).sum_sq_weights)
     assert round(exact, 5) == 0.10224
     found = []
     for seed in range(20):
@@ -247,31 +248,31 @@ def streams(seed: int) -> list[np.random.Generator]:
     return [np.random.default_rng([seed, i]) for i in range(2)]
 
 
-@pytest.mark.parametrize("law", inputs.LAWS)
+@pytest.mark.parametrize("law", input_laws.LAWS)
 def test_a_law_is_independent_exactly_if_neither_array_depends_on_the_stream_of_the_other(law):
     parameters = {name: value for name, value in NAMED[law].items() if name != "law"}
     sizes = {"d_k": 3, "n_k": 5, "n_q": 7}
     (q_stream, k_stream), (other_q, other_k) = streams(0), streams(1)
-    q, k = inputs.LAWS[law].formula(q_stream, k_stream, **sizes, **parameters)
-    q_again, k_new = inputs.LAWS[law].formula(streams(0)[0], other_k, **sizes, **parameters)
-    q_new, k_again = inputs.LAWS[law].formula(other_q, streams(0)[1], **sizes, **parameters)
+    q, k = input_laws.LAWS[law].formula(q_stream, k_stream, **sizes, **parameters)
+    q_again, k_new = input_laws.LAWS[law].formula(streams(0)[0], other_k, **sizes, **parameters)
+    q_new, k_again = input_laws.LAWS[law].formula(other_q, streams(0)[1], **sizes, **parameters)
     assert not np.array_equal(q, q_new)
     assert not np.array_equal(k, k_new)
     apart = np.array_equal(q, q_again) and np.array_equal(k, k_again)
-    assert inputs.LAWS[law].independent == apart
+    assert input_laws.LAWS[law].independent == apart
 
 
-@pytest.mark.parametrize("law", inputs.LAWS)
+@pytest.mark.parametrize("law", input_laws.LAWS)
 def test_a_law_is_centred_exactly_if_the_mean_of_its_entries_is_zero(law):
     drawn = draw(NAMED[law])
     # Entries of variance 1, up to a mean of its own.
     off = max(abs(np.mean(x)) * math.sqrt(x.size) for x in (drawn.q, drawn.k))
-    assert inputs.LAWS[law].centred == (off < 4)
+    assert input_laws.LAWS[law].centred == (off < 4)
 
 
 def test_exact_values_are_of_independent_standard_normal_entries():
-    assert [name for name, law in inputs.LAWS.items() if law.exact] == ["gaussian"]
-    assert {name for name, law in inputs.LAWS.items() if not law.unrelated} == {
+    assert [name for name, law in input_laws.LAWS.items() if law.exact] == ["gaussian"]
+    assert {name for name, law in input_laws.LAWS.items() if not law.unrelated} == {
         "graded",
         "non_centred",
         "planted",
@@ -280,12 +281,12 @@ def test_exact_values_are_of_independent_standard_normal_entries():
 
 def test_a_new_law_must_state_what_it_is():
     with pytest.raises(TypeError, match=r"independent.*centred.*exact"):
-        inputs.Law(formula=inputs.gaussian)
+        input_laws.Law(formula=input_laws.gaussian)
     with pytest.raises(ValueError, match="exact expectations exist for unrelated vectors alone"):
-        inputs.Law(formula=inputs.planted, independent=False, centred=True, exact=True)
+        input_laws.Law(formula=input_laws.planted, independent=False, centred=True, exact=True)
 
 
 def test_the_law_of_an_entry_is_found_by_its_formula_and_not_by_its_name():
-    assert inputs.law_of({"law": "planted", "cosine": 0.2}) is inputs.LAWS["planted"]
-    assert inputs.law_of({"law": "nothing"}) is None
-    assert inputs.law_of({}) is None
+    assert input_laws.law_of({"law": "planted", "cosine": 0.2}) is input_laws.LAWS["planted"]
+    assert input_laws.law_of({"law": "nothing"}) is None
+    assert input_laws.law_of({}) is None

@@ -9,9 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sqrtdk import claims, config, summary
-from sqrtdk import widths as of_widths
+from sqrtdk.config import run as config_run
 from sqrtdk.experiments.registry import EXPERIMENTS
+from sqrtdk.experiments.score_width import widths as experiments_widths
+from sqrtdk.jobs import judge
+from sqrtdk.stats import summary
 
 READERS = ("fixed", "additive", "dot", "scaled_dot")
 STEPS = 400
@@ -39,8 +41,8 @@ def table(
 
 
 def judged(experiment: str, frame: pd.DataFrame) -> dict[str, dict[str, Any]]:
-    rows = claims.ledger(
-        config.Run("mine", 50, {experiment: {"steps": STEPS}}), {experiment: frame}
+    rows = judge.ledger(
+        config_run.Run("mine", 50, {experiment: {"steps": STEPS}}), {experiment: frame}
     )
     return {row["claim"]: row for row in rows if row["experiment"] == experiment}
 
@@ -234,10 +236,13 @@ def widths(steps: Value, **changes: Any) -> dict[str, Any]:
     runs = width_runs(steps, **changes)
     settings = {"steps": STEPS, "learning_rate": sorted(set(runs["learning_rate"]))}
     frame = pd.DataFrame(
-        of_widths.rows(settings, runs), columns=[column.name for column in of_widths.COLUMNS]
+        experiments_widths.rows(settings, runs),
+        columns=[column.name for column in experiments_widths.COLUMNS],
     )
-    rows = claims.ledger(
-        config.Run("mine", 50, {"score_width": settings}), {}, {("score_width", "widths"): frame}
+    rows = judge.ledger(
+        config_run.Run("mine", 50, {"score_width": settings}),
+        {},
+        {("score_width", "widths"): frame},
     )
     return {row["claim"]: row for row in rows}["score_width"]
 

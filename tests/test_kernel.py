@@ -8,11 +8,11 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from oracles import EPS, exact_row_metrics, normal, random_mask
 
-from sqrtdk import kernel, metrics
-from sqrtdk.attention import Factor, attention, causal_mask
-from sqrtdk.gradients import gradients
-from sqrtdk.kernel import Kernel
-from sqrtdk.scales import KeyNormSum, QKNorm, SoftCap
+from sqrtdk.core import kernel, metrics
+from sqrtdk.core.attention import Factor, attention, causal_mask
+from sqrtdk.core.gradients import gradients
+from sqrtdk.core.kernel import Kernel
+from sqrtdk.core.scale_rules import KeyNormSum, QKNorm, SoftCap
 
 RULES = {
     "off": Factor(1.0),

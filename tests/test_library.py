@@ -11,14 +11,14 @@ from conftest import ROOT
 from numpy.testing import assert_allclose, assert_array_equal
 from oracles import BATCH, D_K, D_V, HEADS, N_K, N_Q, exact_row_metrics, normal, random_mask
 
-from sqrtdk import attention as core
-from sqrtdk import gradients as backward
-from sqrtdk import metrics, scales
-from sqrtdk.attention import Factor, attention
-from sqrtdk.checks import as_floats
-from sqrtdk.gradients import gradients
-from sqrtdk.kernel import Kernel
-from sqrtdk.scales import KeyNormSum, QKNorm, SoftCap
+from sqrtdk.core import attention as core_attention
+from sqrtdk.core import gradients as core_gradients
+from sqrtdk.core import metrics, scale_rules
+from sqrtdk.core.attention import Factor, attention
+from sqrtdk.core.checks import as_floats
+from sqrtdk.core.gradients import gradients
+from sqrtdk.core.kernel import Kernel
+from sqrtdk.core.scale_rules import KeyNormSum, QKNorm, SoftCap
 
 RULES = (Factor(0.3), Factor(-0.3), QKNorm(3.0), SoftCap(0.5, 2.0), KeyNormSum())
 
@@ -43,7 +43,7 @@ def measure(q, k, v, g, *, scale=1.0, **options):
 def test_the_page_says_what_each_example_gives(example, result):
     ones = np.ones((2, 3))
     bad = np.array([[1.0] * 3, [np.nan] * 3])
-    names = vars(core) | vars(backward) | vars(metrics)
+    names = vars(core_attention) | vars(core_gradients) | vars(metrics)
     names |= {"q": ones, "k": ones, "v": ones, "g": ones, "nan": np.nan, "inf": np.inf}
     names |= {"bad": bad, "bfloat16": ml_dtypes.bfloat16, "measure": measure, "np": np}
     try:
@@ -80,14 +80,14 @@ def of_gradients(q, k, v, g):
 
 x, w, logits = np.ones((N_Q, D_K)), np.ones((D_K, D_V)), np.ones((N_Q, N_K))
 TAKE = {
-    "project": (core.project, {"x": x, "w": w}),
-    "scores": (core.scores, {"q": x, "k": np.ones((N_K, D_K))}),
-    "softmax": (core.softmax, {"logits": logits}),
-    "mask_logits": (lambda logits: core.mask_logits(logits, None), {"logits": logits}),
-    "shift_by_row_max": (core.shift_by_row_max, {"logits": logits}),
-    "softmax_backward": (backward.softmax_backward, {"weights": logits, "d_weights": logits}),
+    "project": (core_attention.project, {"x": x, "w": w}),
+    "scores": (core_attention.scores, {"q": x, "k": np.ones((N_K, D_K))}),
+    "softmax": (core_attention.softmax, {"logits": logits}),
+    "mask_logits": (lambda logits: core_attention.mask_logits(logits, None), {"logits": logits}),
+    "shift_by_row_max": (core_attention.shift_by_row_max, {"logits": logits}),
+    "softmax_backward": (core_gradients.softmax_backward, {"weights": logits, "d_weights": logits}),
     "projection_gradients": (
-        backward.projection_gradients,
+        core_gradients.projection_gradients,
         {"x": x, "w": w, "d_projected": np.ones((N_Q, D_V))},
     ),
     "row_metrics": (metrics.row_metrics, {"logits": logits}),
@@ -251,7 +251,7 @@ def test_shapes_that_do_not_fit_are_refused_with_both(wrong):
         attention(**given, scale=0.3)
     if "v" not in shapes and "n_k" not in wrong:
         with pytest.raises(ValueError, match=f"^{said}"):
-            core.scores(given["q"], given["k"])
+            core_attention.scores(given["q"], given["k"])
 
 
 IN_BATCH = {
@@ -291,15 +291,20 @@ def test_a_forward_pass_of_other_arrays_is_refused(stage):
 
 def test_projections_of_other_shapes_are_refused():
     with pytest.raises(ValueError, match=r"x \(5, 11\) and w \(12, 3\) differ in d_model"):
-        core.project(x, np.ones((12, 3)))
+        core_attention.project(x, np.ones((12, 3)))
     with pytest.raises(ValueError, match=r"x \(5, 11\) and d_projected \(6, 13\) differ in n:"):
-        backward.projection_gradients(x, w, np.ones((6, D_V)))
+        core_gradients.projection_gradients(x, w, np.ones((6, D_V)))
     with pytest.raises(ValueError, match=r"w \(11, 13\) and d_projected \(5, 1\) differ in d_k:"):
-        backward.projection_gradients(x, w, np.ones((N_Q, 1)))
+        core_gradients.projection_gradients(x, w, np.ones((N_Q, 1)))
 
 
 def test_metrics_of_too_few_axes_are_refused():
-    for function in (metrics.row_metrics, metrics.row_norms, metrics.summarize_norms, core.softmax):
+    for function in (
+        metrics.row_metrics,
+        metrics.row_norms,
+        metrics.summarize_norms,
+        core_attention.softmax,
+    ):
         with pytest.raises(ValueError, match=r"\(\) must have the axes \[\.\.\., "):
             function(np.float64(1.0))
     for function in (metrics.logit_std, lambda x: metrics.dead_entries(x, below=1.0)):
@@ -328,19 +333,19 @@ def test_what_is_no_mask_is_refused_everywhere(kind):
     for call in (
         lambda: attention(*qkv, scale=0.3, mask=mask),
         lambda: measure(**given, mask=mask),
-        lambda: core.softmax(logits, mask),
-        lambda: core.mask_logits(logits, mask),
+        lambda: core_attention.softmax(logits, mask),
+        lambda: core_attention.mask_logits(logits, mask),
         lambda: metrics.row_metrics(logits, mask),
         lambda: metrics.logit_std(logits, mask),
         lambda: metrics.dead_entries(logits, mask, below=1.0),
-        lambda: backward.softmax_backward(logits, logits, mask),
+        lambda: core_gradients.softmax_backward(logits, logits, mask),
     ):
         with pytest.raises(error, match=said) as caught:
             call()
         assert "\n" not in str(caught.value)
     if error is TypeError:
         with pytest.raises(error, match=said):
-            core.count_fully_masked_rows(mask)
+            core_attention.count_fully_masked_rows(mask)
 
 
 def test_a_mask_may_be_a_list_and_broadcasts():
@@ -416,13 +421,13 @@ def test_rules_of_sizes_that_are_no_sizes_are_refused(rule, d_k, n_k, said):
         "d_model": {"heads": 2},
     }
     with pytest.raises(ValueError, match=f"^{said}; allowed: finite numbers from 1"):
-        scales.rule({"rule": rule, **parameters.get(rule, {})}, d_k=d_k, n_k=n_k)
+        scale_rules.rule({"rule": rule, **parameters.get(rule, {})}, d_k=d_k, n_k=n_k)
 
 
 def test_a_causal_mask_of_negative_length_is_refused():
     with pytest.raises(ValueError, match="n_k is -1; allowed: whole numbers from 0"):
-        core.causal_mask(3, -1)
-    assert core.causal_mask(0, 3).shape == (0, 3)
+        core_attention.causal_mask(3, -1)
+    assert core_attention.causal_mask(0, 3).shape == (0, 3)
 
 
 # Empty axes
@@ -503,7 +508,7 @@ def test_rows_that_are_masked_throughout_have_no_gradient_and_give_none(rule):
 
 
 def test_batches_of_empty_cells_are_one_cell_each():
-    from sqrtdk import kernel
+    from sqrtdk.core import kernel
 
     assert kernel.batch_size(0, 0, 0, 0) >= 1
     assert kernel.block_rows(0, 0, 0, whole=True) == 0
@@ -521,8 +526,8 @@ def test_a_visible_logit_that_is_not_finite_makes_its_row_undefined(value, n_k, 
     logits[1, n_k // 2] = value
     mask = np.ones((3, n_k), bool) if masked else None
     row = np.arange(3) == 1
-    assert_array_equal(np.isnan(core.softmax(logits, mask)).all(axis=-1), row)
-    assert_array_equal(np.isnan(core.softmax(logits, mask)).any(axis=-1), row)
+    assert_array_equal(np.isnan(core_attention.softmax(logits, mask)).all(axis=-1), row)
+    assert_array_equal(np.isnan(core_attention.softmax(logits, mask)).any(axis=-1), row)
     # With the identity for keys, queries are logits; but infinity times 0 is no number, so the
     # logits that are infinite come from one dimension.
     identity = np.eye(n_k, dtype=dtype)
@@ -561,7 +566,7 @@ def test_logits_from_the_lowest_to_the_largest_number_have_weights():
     largest = np.finfo(np.float64).max
     found = metrics.row_metrics(np.array([[-largest, largest, 0.0]]))
     assert_array_equal(np.concatenate(found), [0, 0, 1, 1, 1, 0, 0])
-    assert_array_equal(core.softmax(np.array([[-largest, largest, 0.0]])), [[0, 1, 0]])
+    assert_array_equal(core_attention.softmax(np.array([[-largest, largest, 0.0]])), [[0, 1, 0]])
     far = measure(np.array([[1.0]]), np.array([[-largest], [largest]]), np.eye(2), np.ones((1, 2)))
     assert (far.rows.max_weight, far.rows.entropy_nats) == (1, 0)
     # The deviation of two numbers is their distance over √2: here it is beyond all numbers.

@@ -7,9 +7,10 @@ import pandas as pd
 import pytest
 from inprocess import build
 
-from sqrtdk import curves, summary, tables
-from sqrtdk.experiments.registry import EXAMPLES, EXPERIMENTS
-from sqrtdk.figures import FIGURES
+from sqrtdk.experiments.registry import EXAMPLES, EXPERIMENTS, FIGURES
+from sqrtdk.stats import summary
+from sqrtdk.storage import atomic, frames, tables
+from sqrtdk.theory import exact_table
 
 SIZES = ("n_q=2", "d_v=2", "length=2", "hidden=3", "steps=3", "log_every=2", "learning_rate=0.1")
 LITTLE = (*SIZES, "batch=3", "batch_size=3", "d_model=3", "input_sd=1")
@@ -56,18 +57,18 @@ def test_every_figure_and_the_report_are_made_of_a_run_that_lacks_something(
             assert f"{experiment}-{what}" in page
         if experiment not in EXAMPLES:
             schema = summary.columns(EXPERIMENTS[experiment].COLUMNS)
-            assert len(summary.read(folder / experiment / "summary.csv", schema))
+            assert len(frames.read(folder / experiment / "summary.csv", schema))
     assert "nan" not in page.split("<main", 1)[-1].replace("-nan", "")
 
 
 def test_a_table_without_rows_has_the_types_of_its_columns(tmp_path: Path) -> None:
     path = tmp_path / "exact.csv"
-    tables.write_atomically(path, tables.text([], curves.COLUMNS))
-    empty = summary.read(path, curves.COLUMNS)
+    atomic.write_atomically(path, tables.text([], exact_table.COLUMNS))
+    empty = frames.read(path, exact_table.COLUMNS)
     assert empty.empty
     row = {"d_k": 1.0, "n_k": 2, "n_q": 3, "scaling": "on", "metric": "entropy_nats", "exact": 0.5}
-    tables.write_atomically(path, tables.text([row], curves.COLUMNS))
-    full = summary.read(path, curves.COLUMNS)
+    atomic.write_atomically(path, tables.text([row], exact_table.COLUMNS))
+    full = frames.read(path, exact_table.COLUMNS)
     assert empty.dtypes.to_dict() == full.dtypes.to_dict()
     assert empty.merge(full, on=["d_k", "n_k", "scaling"]).empty
     assert pd.concat([empty, full])["n_k"].tolist() == [2]
@@ -77,4 +78,4 @@ def test_numbers_beyond_the_table_are_named(tmp_path: Path) -> None:
     path = tmp_path / "exact.csv"
     path.write_text(f"d_k,n_k,n_q,scaling,metric,exact\n1,{10**30},1,on,x,1\n", encoding="utf-8")
     with pytest.raises(tables.TableError, match=r"exact\.csv cannot be read as its table"):
-        summary.read(path, curves.COLUMNS)
+        frames.read(path, exact_table.COLUMNS)

@@ -22,12 +22,13 @@ from typing import Any
 import psutil
 import pytest
 
-from sqrtdk import lock
+from sqrtdk.storage import guards
+from sqrtdk.system import lock
 
 
 def held_elsewhere(folder: Path) -> subprocess.Popen[str]:
     """Another process that holds the folder's lock until its input ends."""
-    program = "import sys; from pathlib import Path; from sqrtdk import lock; "
+    program = "import sys; from pathlib import Path; from sqrtdk.system import lock; "
     program += "kept = lock.take(Path(sys.argv[1])); print('held', flush=True); sys.stdin.read()"
     process = subprocess.Popen(
         [sys.executable, "-c", program, str(folder)],
@@ -165,7 +166,7 @@ def test_without_locks_a_link_is_refused_and_what_it_leads_to_is_kept(
 
 @pytest.mark.parametrize("newer", ["", "another-machine 1\n"])
 def test_without_locks_an_ending_run_releases_its_own_lock_only(tmp_path: Path, newer: str) -> None:
-    program = "import fcntl, sys; from pathlib import Path; from sqrtdk import lock; "
+    program = "import fcntl, sys; from pathlib import Path; from sqrtdk.system import lock; "
     program += "fcntl.flock = lambda *_: (_ for _ in ()).throw(OSError(37, '')); "
     program += "path = Path(sys.argv[1]); lock.take(path); "
     # As after a sleep that others took for its death.
@@ -346,7 +347,7 @@ def test_without_locks_one_run_takes_over_where_three_interrupt_each_other(
 RACE = """
 import errno, fcntl, os, random, signal, sys, time
 from pathlib import Path
-from sqrtdk import lock
+from sqrtdk.system import lock
 
 def refuse(*_):
     raise OSError(errno.ENOLCK, "")
@@ -417,20 +418,20 @@ def test_links_that_lead_out_are_found_and_others_are_not(tmp_path: Path) -> Non
     results, outside = tmp_path / "results", tmp_path / "outside"
     (results / "mine/scaling").mkdir(parents=True)
     outside.mkdir()
-    assert lock.links_out(results, [results / "mine", results / "absent"]) is None
+    assert guards.links_out(results, [results / "mine", results / "absent"]) is None
     (results / "mine/figures").symlink_to(results / "mine/scaling")
-    assert lock.links_out(results, [results / "mine"]) is None
+    assert guards.links_out(results, [results / "mine"]) is None
     (results / "mine/related").symlink_to(outside)
-    assert lock.links_out(results, [results / "mine"]) == results / "mine/related"
+    assert guards.links_out(results, [results / "mine"]) == results / "mine/related"
     (results / "mine/related").unlink()
     (results / "mine/scaling/runs.csv").symlink_to(outside / "precious.csv")
-    assert lock.links_out(results, [results / "mine"]) == results / "mine/scaling/runs.csv"
+    assert guards.links_out(results, [results / "mine"]) == results / "mine/scaling/runs.csv"
     (results / "mine/scaling/runs.csv").unlink()
     (results / "other").symlink_to(outside)
-    assert lock.links_out(results, [results / "other"]) == results / "other"
+    assert guards.links_out(results, [results / "other"]) == results / "other"
     # The whole folder may be somewhere else: on a larger disk, for example.
     (tmp_path / "link").symlink_to(results)
-    assert lock.links_out(tmp_path / "link", [tmp_path / "link/mine"]) is None
+    assert guards.links_out(tmp_path / "link", [tmp_path / "link/mine"]) is None
 
 
 def test_a_lock_that_is_a_link_is_refused_and_what_it_leads_to_is_kept(tmp_path: Path) -> None:

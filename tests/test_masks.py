@@ -26,18 +26,11 @@ from oracles import (
     random_mask,
 )
 
-from sqrtdk import definitions, kernel, metrics
-from sqrtdk.attention import (
-    Factor,
-    ScaleGradients,
-    ScaleRule,
-    attention,
-    causal_mask,
-    softmax,
-)
-from sqrtdk.gradients import gradients, softmax_backward
-from sqrtdk.kernel import Kernel
-from sqrtdk.scales import KeyNormSum, QKNorm, SoftCap
+from sqrtdk.core import definitions, kernel, metrics
+from sqrtdk.core.attention import Factor, ScaleGradients, ScaleRule, attention, causal_mask, softmax
+from sqrtdk.core.gradients import gradients, softmax_backward
+from sqrtdk.core.kernel import Kernel
+from sqrtdk.core.scale_rules import KeyNormSum, QKNorm, SoftCap
 
 RULES = {
     "off": Factor(1.0),

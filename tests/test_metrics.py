@@ -20,8 +20,8 @@ from oracles import (
     property_test,
 )
 
-from sqrtdk.attention import causal_mask, scores, softmax
-from sqrtdk.metrics import (
+from sqrtdk.core.attention import causal_mask, scores, softmax
+from sqrtdk.core.metrics import (
     RowMetrics,
     dead_entries,
     logit_std,

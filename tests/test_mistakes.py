@@ -12,10 +12,10 @@ import pytest
 from conftest import ROOT
 
 from campaigns import mistakes
-from sqrtdk import config
-from sqrtdk.config import ConfigError
+from sqrtdk.config import resolve
+from sqrtdk.config.errors import ConfigError
 from sqrtdk.experiments.registry import EXAMPLES, EXPERIMENTS
-from sqrtdk.keys import Key
+from sqrtdk.schema import Key
 
 KEYS = {
     key.name: key
@@ -67,7 +67,7 @@ def test_the_cases_are_many_and_of_every_key() -> None:
 def test_a_wrong_value_is_refused_in_one_line(composed: dict[str, Any], name: str) -> None:
     for value in wrong(KEYS[name]):
         with pytest.raises(ConfigError) as refused:
-            config.resolve(composed | {name: value})
+            resolve.resolve(composed | {name: value})
         line = str(refused.value)
         assert "\n" not in line, value
         assert "\0" not in line, value
@@ -87,7 +87,7 @@ def test_a_wrong_value_is_refused_under_its_experiment_too(
     )
     for value in wrong(KEYS[name]):
         with pytest.raises(ConfigError) as refused:
-            config.resolve(composed | {experiment: {name: value}})
+            resolve.resolve(composed | {experiment: {name: value}})
         assert str(refused.value).startswith(f"{name}: "), value
 
 
@@ -100,14 +100,14 @@ NAMES = ["a/b", "x" * 65, ".hidden", "-x", "shards", "Shards", "benchmarks", "co
 @pytest.mark.parametrize("value", [*(x for x in STRANGE if x not in FOLDERS), *NAMES])
 def test_a_wrong_name_of_a_run_is_refused(composed: dict[str, Any], value: Any) -> None:
     with pytest.raises(ConfigError) as refused:
-        config.resolve(composed | {"name": value})
+        resolve.resolve(composed | {"name": value})
     assert str(refused.value).startswith("name: ")
     assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("value", FOLDERS)
 def test_a_strange_name_that_is_a_folder_is_taken(composed: dict[str, Any], value: str) -> None:
-    assert config.resolve(composed | {"name": value}).name == value
+    assert resolve.resolve(composed | {"name": value}).name == value
 
 
 SOME = [x for x in STRANGE if x is not None]
@@ -117,7 +117,7 @@ SOME = [x for x in STRANGE if x is not None]
 @pytest.mark.parametrize("value", [*SOME, "scalng", ["scaling", "scaling"], 3, True])
 def test_a_wrong_choice_of_experiments_is_refused(composed: dict[str, Any], value: Any) -> None:
     with pytest.raises(ConfigError) as refused:
-        config.resolve(composed | {"experiments": value})
+        resolve.resolve(composed | {"experiments": value})
     assert str(refused.value).startswith("experiments: ")
     assert "\n" not in str(refused.value)
 

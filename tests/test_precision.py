@@ -6,10 +6,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from sqrtdk import cells, tables
-from sqrtdk.attention import softmax
-from sqrtdk.experiments import precision
-from sqrtdk.inputs import draw
+from sqrtdk.core.attention import softmax
+from sqrtdk.core.input_laws import draw
+from sqrtdk.experiments import cells
+from sqrtdk.experiments.precision import measure as precision
+from sqrtdk.storage import tables
 
 
 def rows(**changes: object) -> list[tables.Row]:

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from sqrtdk import provenance
+from sqrtdk.storage import provenance
 
 COMMAND = "snakemake --configfile /home/ada/grids/mine.yaml --config d_k='[16,64]' name=mine"
 
 
 def record(folder: Path, *tables: Path) -> dict[str, object]:
     out = folder / "provenance.json"
-    command = [sys.executable, "-m", "sqrtdk.provenance", str(out), COMMAND, *map(str, tables)]
+    command = [sys.executable, "-m", "sqrtdk.jobs.trace", str(out), COMMAND, *map(str, tables)]
     subprocess.run(command, check=True, cwd=folder)
     found: dict[str, object] = json.loads(out.read_text(encoding="utf-8"))
     return found
@@ -151,7 +151,7 @@ def test_a_kernel_that_cannot_be_asked_for_is_unknown(monkeypatch: pytest.Monkey
 def test_the_kernel_follows_the_coretype_that_openblas_was_told() -> None:
     if platform.machine() != "x86_64" or provenance.kernel() == "unknown":
         pytest.skip("needs NumPy with OpenBLAS on x86-64")
-    code = "from sqrtdk.provenance import kernel; print(kernel())"
+    code = "from sqrtdk.storage.provenance import kernel; print(kernel())"
     environment = os.environ | {"OPENBLAS_CORETYPE": "Nehalem"}
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)

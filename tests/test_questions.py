@@ -8,10 +8,16 @@ import pytest
 from test_claims import LAWS, RULES, Alter, change, table
 from test_judges_recall import reach_table
 
-from sqrtdk import config, questions, summary, tables
-from sqrtdk.estimates import MissingError
-from sqrtdk.experiments import reach, related, scaling
-from sqrtdk.series import Series, series_of
+from sqrtdk.config import run as config_run
+from sqrtdk.experiments import questions
+from sqrtdk.experiments.reach import measure as reach
+from sqrtdk.experiments.related import measure as related
+from sqrtdk.experiments.scaling import measure as scaling
+from sqrtdk.jobs import answer
+from sqrtdk.stats import summary
+from sqrtdk.stats.intervals import MissingError
+from sqrtdk.stats.series import Series, series_of
+from sqrtdk.storage import atomic, tables
 
 SETTINGS: dict[str, Any] = {
     "scaling": {name: RULES[name] for name in ("off", "on")},
@@ -105,17 +111,17 @@ def test_what_is_true_by_construction_is_not_measured() -> None:
 
 
 def test_a_run_answers_from_its_tables_and_says_what_it_lacks(tmp_path: Path) -> None:
-    run = config.Run("mine", 50, {"scaling": SETTINGS})
+    run = config_run.Run("mine", 50, {"scaling": SETTINGS})
     frame = table(n_k=[16])
     write(tmp_path / "scaling/summary.csv", frame, summary.columns(scaling.COLUMNS))
-    stands, divides, reaches = (row["answer"] for row in questions.rows(run, tmp_path))
+    stands, divides, reaches = (row["answer"] for row in answer.rows(run, tmp_path))
     assert stands == "Not measured: the run has no experiment related."
     assert divides == why()
     assert reaches == f"{questions.PATH} Not measured: the run has no experiment reach."
-    other = config.Run("mine", 50, {"related": SETTINGS})
+    other = config_run.Run("mine", 50, {"related": SETTINGS})
     both = table(n_k=[16], inputs=["gaussian", "planted"])
     write(tmp_path / "related/summary.csv", both, summary.columns(related.COLUMNS))
-    stands, divides, _ = (row["answer"] for row in questions.rows(other, tmp_path))
+    stands, divides, _ = (row["answer"] for row in answer.rows(other, tmp_path))
     assert "one planted match" in stands
     assert divides == "Not measured: the run has no experiment scaling."
 
@@ -123,20 +129,20 @@ def test_a_run_answers_from_its_tables_and_says_what_it_lacks(tmp_path: Path) ->
 def test_where_reach_was_measured_the_long_range_answer_compares_with_recurrence(
     tmp_path: Path,
 ) -> None:
-    run = config.Run("mine", 50, {"scaling": SETTINGS, "reach": {}})
+    run = config_run.Run("mine", 50, {"scaling": SETTINGS, "reach": {}})
     write(tmp_path / "scaling/summary.csv", table(n_k=[16]), summary.columns(scaling.COLUMNS))
     columns = summary.columns(reach.COLUMNS)
     frame = reach_table()
     write(tmp_path / "reach/summary.csv", frame, columns)
-    *_, row = questions.rows(run, tmp_path)
+    *_, row = answer.rows(run, tmp_path)
     assert row["answer"].startswith(questions.PATH)
     assert "over 15 pairs attention keeps at least 1.00" in row["answer"]
     # Too short a source to tell: the rest of the answer is left.
     write(tmp_path / "reach/summary.csv", frame[frame["distance"] < 3], columns)
-    *_, row = questions.rows(run, tmp_path)
+    *_, row = answer.rows(run, tmp_path)
     assert row["answer"].startswith(f"{questions.PATH} Not measured: ")
 
 
 def write(path: Path, frame: pd.DataFrame, columns: Any) -> None:
     rows = [{str(k): v for k, v in row.items()} for row in frame.to_dict("records")]
-    tables.write_atomically(path, tables.text(rows, columns))
+    atomic.write_atomically(path, tables.text(rows, columns))

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from sqrtdk import recall, recurrent
-from sqrtdk.recurrent import READERS
+from sqrtdk.experiments.encoder_decoder import model, recall
+from sqrtdk.experiments.encoder_decoder.model import READERS
 
 TRAINING = {"length": 3, "d_k": 11, "n": 7, "batch": 5, "learning_rate": 0.01, "log_every": 2}
 
@@ -124,9 +124,9 @@ def test_training_lowers_the_loss() -> None:
     moments = recall.train("scaled_dot", [0], steps=60, **TRAINING | {"log_every": 60})
     data = recall.held_out([0], 3)
     losses = [
-        recurrent.cross_entropy(
-            recurrent.forward("scaled_dot", one.parameters, data).logits, data.answer
-        )[0].item()
+        model.cross_entropy(model.forward("scaled_dot", one.parameters, data).logits, data.answer)[
+            0
+        ].item()
         for one in moments
     ]
     assert losses[1] < losses[0] - 0.2

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from sqrtdk import recovery, tables
-from sqrtdk.keys import Column
+from sqrtdk.schema import Column
+from sqrtdk.storage import atomic, shard_files
+from sqrtdk.workflow import recovery
 
 COLUMNS = (Column("seed", "seed", axis=True),)
 SHARDS = Path("results/shards")
@@ -31,7 +32,7 @@ def marked(path: Path, longest: int = 255) -> Path:
 @pytest.mark.parametrize("longest", [255, 20])
 def test_a_whole_shard_is_finished_whatever_snakemake_saw(here: Path, longest: int) -> None:
     path = SHARDS / "scaling/dk4~é.csv"
-    tables.write_sealed(path, {"seeds": [0, 1]}, [{"seed": 0}], COLUMNS)
+    shard_files.write_sealed(path, {"seeds": [0, 1]}, [{"seed": 0}], COLUMNS)
     marker = marked(path, longest)
     recovery.keep_finished(SHARDS)
     assert not marker.exists()
@@ -39,10 +40,10 @@ def test_a_whole_shard_is_finished_whatever_snakemake_saw(here: Path, longest: i
 
 def test_what_is_not_a_whole_shard_is_made_again(here: Path) -> None:
     half, absent = SHARDS / "scaling/half.csv", SHARDS / "scaling/absent.csv"
-    tables.write_sealed(half, {"seeds": [0, 1]}, [{"seed": 0}], COLUMNS)
+    shard_files.write_sealed(half, {"seeds": [0, 1]}, [{"seed": 0}], COLUMNS)
     half.write_bytes(half.read_bytes()[:-9])
     table = Path("results/default/scaling/runs.csv")
-    tables.write_sealed(table, {"seeds": [0, 1]}, [{"seed": 0}], COLUMNS)
+    shard_files.write_sealed(table, {"seeds": [0, 1]}, [{"seed": 0}], COLUMNS)
     markers = [marked(path) for path in (half, absent, table)]
     other = recovery.MARKERS / "migration_underway"
     other.touch()
@@ -58,8 +59,8 @@ def test_without_snakemakes_records_there_is_nothing_to_do(here: Path) -> None:
 def test_what_was_being_written_is_swept_and_nothing_else(here: Path) -> None:
     folder = here / "results/default/scaling"
     folder.mkdir(parents=True)
-    left = folder / f".runs.csv.x1y2{tables.PARTIAL}"
-    kept = [folder / name for name in (".runs.csv.sha256", "runs.csv", f"mine{tables.PARTIAL}")]
+    left = folder / f".runs.csv.x1y2{atomic.PARTIAL}"
+    kept = [folder / name for name in (".runs.csv.sha256", "runs.csv", f"mine{atomic.PARTIAL}")]
     for path in (left, *kept):
         path.touch()
     recovery.sweep([here / "results/default", here / "absent"])

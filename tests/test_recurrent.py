@@ -8,8 +8,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from oracles import EPS, assert_is_gradient, normal
 
-from sqrtdk import recurrent
-from sqrtdk.recurrent import READERS, Sequences
+from sqrtdk.experiments.encoder_decoder import model as experiments_model
+from sqrtdk.experiments.encoder_decoder.model import READERS, Sequences
 
 # Every dimension its own prime, as in `oracles`.
 N_RUNS, LENGTH, BATCH, N, D_K, N_KEYS, N_VALUES = 2, 3, 5, 7, 11, 13, 17
@@ -19,9 +19,9 @@ SIZES = {"n_keys": N_KEYS, "n_values": N_VALUES, "n": N, "d_k": D_K}
 CASES = [(reader, length) for reader, length in itertools.product(READERS, (1, LENGTH))]
 
 
-def model(reader: str, n_runs: int = N_RUNS) -> recurrent.Parameters:
+def model(reader: str, n_runs: int = N_RUNS) -> experiments_model.Parameters:
     """Parameters of size 1/√n, no bias 0, so that no gradient is a special case."""
-    shapes = recurrent.shapes(reader, **SIZES)
+    shapes = experiments_model.shapes(reader, **SIZES)
     return {
         name: normal(n_runs, *shape, seed=place) / math.sqrt(N)
         for place, (name, shape) in enumerate(shapes.items())
@@ -35,7 +35,9 @@ def sequences(length: int = LENGTH, n_runs: int = N_RUNS, batch: int = BATCH) ->
     return Sequences(keys, values, rng.integers(0, length, (n_runs, batch)))
 
 
-def answer(reader: str, parameters: recurrent.Parameters, data: Sequences, run: int, row: int):
+def answer(
+    reader: str, parameters: experiments_model.Parameters, data: Sequences, run: int, row: int
+):
     """One answer's logits written out as sums, one sequence and one state at a time."""
     p = {name: one[run] for name, one in parameters.items()}
     state, states = np.zeros(N), []
@@ -61,7 +63,7 @@ def answer(reader: str, parameters: recurrent.Parameters, data: Sequences, run: 
 @pytest.mark.parametrize(("reader", "length"), CASES)
 def test_answers_are_the_definitions_written_out(reader, length):
     parameters, data = model(reader), sequences(length)
-    found = recurrent.forward(reader, parameters, data).logits
+    found = experiments_model.forward(reader, parameters, data).logits
     for run, row in itertools.product(range(N_RUNS), range(BATCH)):
         # Sums of at most 17 terms below 10 in another order.
         expected = answer(reader, parameters, data, run, row)
@@ -70,7 +72,9 @@ def test_answers_are_the_definitions_written_out(reader, length):
 
 def test_scores_are_divided_by_the_root_of_d_k_only_where_the_reader_says_so():
     parameters, data = model("dot"), sequences()
-    dot, scaled = (recurrent.forward(r, parameters, data).scores for r in ("dot", "scaled_dot"))
+    dot, scaled = (
+        experiments_model.forward(r, parameters, data).scores for r in ("dot", "scaled_dot")
+    )
     assert_allclose(scaled * math.sqrt(D_K), dot, rtol=8 * EPS[np.float64])
 
 
@@ -78,13 +82,13 @@ def test_scores_are_divided_by_the_root_of_d_k_only_where_the_reader_says_so():
 def test_gradients_of_all_parameters_are_finite_differences(reader, length):
     parameters, data = model(reader), sequences(length)
     d_logits = normal(N_RUNS, BATCH, N_VALUES, seed=99)
-    found = recurrent.forward(reader, parameters, data)
-    gradients = recurrent.backward(reader, parameters, data, found, d_logits)
+    found = experiments_model.forward(reader, parameters, data)
+    gradients = experiments_model.backward(reader, parameters, data, found, d_logits)
     assert gradients.keys() == parameters.keys()
     for name, value in parameters.items():
 
         def loss(x: np.ndarray, name: str = name) -> float:
-            changed = recurrent.forward(reader, parameters | {name: x}, data).logits
+            changed = experiments_model.forward(reader, parameters | {name: x}, data).logits
             return float(np.vdot(d_logits, changed))
 
         assert_is_gradient(gradients[name], loss, value)
@@ -122,41 +126,45 @@ def test_gradients_agree_with_pytorch(reader):
         target = torch.tensor(data.answer[run])
         losses.append(torch.nn.functional.cross_entropy(logits, target))
     sum(losses).backward()
-    found = recurrent.forward(reader, parameters, data)
-    loss, d_logits = recurrent.cross_entropy(found.logits, data.answer)
+    found = experiments_model.forward(reader, parameters, data)
+    loss, d_logits = experiments_model.cross_entropy(found.logits, data.answer)
     # Sums of at most 17 terms of size 1 in another order, through a few layers.
     atol = 1000 * EPS[np.float64]
     assert_allclose(loss, [float(one.detach()) for one in losses], atol=atol)
-    for name, one in recurrent.backward(reader, parameters, data, found, d_logits).items():
+    for name, one in experiments_model.backward(reader, parameters, data, found, d_logits).items():
         assert_allclose(one, leaves[name].grad.numpy(), atol=atol, err_msg=name)
 
 
 def test_cross_entropy_and_its_gradient_do_not_overflow():
     logits = np.array([[[0.0, 800.0, 0.0], [0.0, 0.0, 0.0]]])
-    loss, d_logits = recurrent.cross_entropy(logits, np.array([[0, 2]]))
+    loss, d_logits = experiments_model.cross_entropy(logits, np.array([[0, 2]]))
     assert_allclose(loss, [(800 + math.log(3)) / 2], rtol=4 * EPS[np.float64])
     assert_allclose(d_logits[0, 0], [-0.5, 0.5, 0])
     assert_allclose(d_logits[0, 1], [1 / 6, 1 / 6, -1 / 3])
 
 
 def perturbed(
-    reader: str, parameters: recurrent.Parameters, data: Sequences, t: int, change: np.ndarray
+    reader: str,
+    parameters: experiments_model.Parameters,
+    data: Sequences,
+    t: int,
+    change: np.ndarray,
 ) -> np.ndarray:
     """Logits with something added to the states at time t, which all later states then see."""
-    states = recurrent.encode(parameters, data)
+    states = experiments_model.encode(parameters, data)
     states[:, t] += change
     for later in range(t + 1, states.shape[1]):
         runs = np.arange(len(states))[:, None]
         into = parameters["e_key"][runs, data.keys[:, later]] + parameters["b_h"]
         into = into + parameters["e_value"][runs, data.values[:, later]]
         states[:, later] = np.tanh(into + states[:, later - 1] @ parameters["w_h"])
-    return recurrent.read(reader, parameters, states, data.question).logits
+    return experiments_model.read(reader, parameters, states, data.question).logits
 
 
 @pytest.mark.parametrize(("reader", "length"), CASES)
 def test_the_jacobian_by_each_state_is_a_finite_difference(reader, length):
     parameters, data = model(reader), sequences(length)
-    norms = recurrent.state_jacobian(reader, parameters, data)
+    norms = experiments_model.state_jacobian(reader, parameters, data)
     assert norms.shape == (N_RUNS, length, BATCH)
     h = 1e-5
     for t in range(length):
@@ -170,32 +178,32 @@ def test_the_jacobian_by_each_state_is_a_finite_difference(reader, length):
         assert_allclose(norms[:, t], expected, atol=1e-9)
 
 
-@pytest.mark.parametrize("few", [0, recurrent.FEW])
+@pytest.mark.parametrize("few", [0, experiments_model.FEW])
 def test_sums_by_symbol_are_those_of_a_loop(few, monkeypatch):
-    monkeypatch.setattr(recurrent, "FEW", few)
+    monkeypatch.setattr(experiments_model, "FEW", few)
     symbols, rows = sequences().keys, normal(N_RUNS, LENGTH * BATCH, N)
     expected = np.zeros((N_RUNS, N_KEYS + 1, N))
     for run, row in np.ndindex(N_RUNS, LENGTH * BATCH):
         expected[run, symbols[run].flat[row]] += rows[run, row]
     # One symbol more than occurs. Sums of at most 15 numbers of size 1 in another order.
-    found = recurrent._by_symbol(symbols, rows, N_KEYS + 1)
+    found = experiments_model._by_symbol(symbols, rows, N_KEYS + 1)
     assert_allclose(found, expected, atol=100 * EPS[np.float64])
 
 
-@pytest.mark.parametrize("few", [0, recurrent.FEW])
+@pytest.mark.parametrize("few", [0, experiments_model.FEW])
 @pytest.mark.parametrize("reader", READERS)
 def test_a_run_does_not_depend_on_the_runs_beside_it(reader, few, monkeypatch):
-    monkeypatch.setattr(recurrent, "FEW", few)
+    monkeypatch.setattr(experiments_model, "FEW", few)
     # Small blocks, so that the additive score is cut as it is at large widths.
-    monkeypatch.setattr(recurrent, "BLOCK", BATCH * D_K)
+    monkeypatch.setattr(experiments_model, "BLOCK", BATCH * D_K)
     parameters, data = model(reader, n_runs=3), sequences(n_runs=3)
 
-    def gradients(runs: slice) -> recurrent.Parameters:
+    def gradients(runs: slice) -> experiments_model.Parameters:
         mine = {name: one[runs] for name, one in parameters.items()}
         part = Sequences(*(one[runs] for one in data))
-        found = recurrent.forward(reader, mine, part)
-        _, d_logits = recurrent.cross_entropy(found.logits, part.answer)
-        return recurrent.backward(reader, mine, part, found, d_logits)
+        found = experiments_model.forward(reader, mine, part)
+        _, d_logits = experiments_model.cross_entropy(found.logits, part.answer)
+        return experiments_model.backward(reader, mine, part, found, d_logits)
 
     together = gradients(slice(0, 3))
     for run in range(3):
@@ -207,16 +215,16 @@ def test_blocks_of_the_additive_score_change_nothing_but_the_order_of_a_sum(monk
     parameters, data = model("additive"), sequences()
     d_logits = normal(N_RUNS, BATCH, N_VALUES)
 
-    def gradients() -> recurrent.Parameters:
-        found = recurrent.forward("additive", parameters, data)
-        return recurrent.backward("additive", parameters, data, found, d_logits)
+    def gradients() -> experiments_model.Parameters:
+        found = experiments_model.forward("additive", parameters, data)
+        return experiments_model.backward("additive", parameters, data, found, d_logits)
 
     whole = gradients()
-    monkeypatch.setattr(recurrent, "BLOCK", 1)
+    monkeypatch.setattr(experiments_model, "BLOCK", 1)
     for name, cut in gradients().items():
         assert_allclose(cut, whole[name], atol=100 * EPS[np.float64], err_msg=name)
 
 
 def test_another_reader_is_refused():
     with pytest.raises(ValueError, match="reader is 'last'; allowed: fixed or additive or dot"):
-        recurrent.forward("last", model("fixed"), sequences())
+        experiments_model.forward("last", model("fixed"), sequences())

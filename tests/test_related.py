@@ -4,9 +4,13 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from sqrtdk import cells, cosines, inputs, scales, theory
-from sqrtdk.attention import attention
-from sqrtdk.experiments import related, scaling
+from sqrtdk.core import input_laws, scale_rules
+from sqrtdk.core.attention import attention
+from sqrtdk.experiments import cells
+from sqrtdk.experiments.related import cosines
+from sqrtdk.experiments.related import measure as related
+from sqrtdk.experiments.scaling import measure as scaling
+from sqrtdk.theory import expectations
 
 LAWS = {
     "planted": {"law": "planted", "cosine": 0.5},
@@ -31,8 +35,8 @@ def rows(law: str, **change: object) -> list[dict[str, object]]:
 @pytest.mark.parametrize("law", LAWS)
 def test_what_a_cell_selects_is_that_of_the_plain_definitions(law: str) -> None:
     for row in rows(law):
-        drawn = inputs.draw(LAWS[law], **SIZES, d_v=3, seed=row["seed"], dtype="float64")
-        rule = scales.rule(RULES[row["scaling"]], d_k=11, n_k=5)
+        drawn = input_laws.draw(LAWS[law], **SIZES, d_v=3, seed=row["seed"], dtype="float64")
+        rule = scale_rules.rule(RULES[row["scaling"]], d_k=11, n_k=5)
         weights = attention(drawn.q, drawn.k, drawn.v, scale=rule).weights
         match = [weights[i, i % 5] for i in range(7)]
         # A mean of 7 numbers: a few roundings on either side.
@@ -59,7 +63,7 @@ def test_weights_that_do_not_sum_to_1_and_outputs_beyond_the_values_are_seen() -
 
 def test_eight_over_d_k_is_one_over_the_root_at_64() -> None:
     (one,) = {
-        scales.factor(RULES[name], d_k=64, n_k=256) for name in ("on", "inverse_64")
+        scale_rules.factor(RULES[name], d_k=64, n_k=256) for name in ("on", "inverse_64")
     }  # fmt: skip
     assert one == 0.125
 
@@ -69,7 +73,9 @@ def test_eight_over_d_k_is_one_over_the_root_at_64() -> None:
 
 @pytest.mark.parametrize("n_k", [3, 64])
 def test_the_keys_of_the_graded_law_have_the_given_cosines(n_k: int) -> None:
-    drawn = inputs.draw(LAWS["graded"], d_k=4096, n_k=n_k, n_q=40, d_v=1, seed=0, dtype="float64")
+    drawn = input_laws.draw(
+        LAWS["graded"], d_k=4096, n_k=n_k, n_q=40, d_v=1, seed=0, dtype="float64"
+    )
     norms = np.linalg.norm(drawn.q, axis=1)[:, np.newaxis], np.linalg.norm(drawn.k, axis=1)
     found = drawn.q @ drawn.k.T / norms[0] / norms[1]
     expected = np.zeros((40, n_k))
@@ -84,7 +90,8 @@ def test_the_keys_of_the_graded_law_have_the_given_cosines(n_k: int) -> None:
 def test_one_step_is_the_planted_law() -> None:
     one = {"law": "graded", "cosine": 0.5, "steps": 1}
     pair = [
-        inputs.draw(law, **SIZES, d_v=3, seed=1, dtype="float64") for law in (LAWS["planted"], one)
+        input_laws.draw(law, **SIZES, d_v=3, seed=1, dtype="float64")
+        for law in (LAWS["planted"], one)
     ]
     for planted, graded in zip(*pair, strict=True):
         np.testing.assert_allclose(graded, planted, rtol=1e-12)
@@ -105,7 +112,9 @@ def test_cosines_that_cannot_be_are_refused_at_every_size(
     change: dict[str, float], message: str, n_k: int
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        inputs.draw(LAWS["graded"] | change, d_k=2, n_k=n_k, n_q=1, d_v=1, seed=0, dtype="float64")
+        input_laws.draw(
+            LAWS["graded"] | change, d_k=2, n_k=n_k, n_q=1, d_v=1, seed=0, dtype="float64"
+        )
 
 
 SETTINGS = {
@@ -123,7 +132,9 @@ def test_weight_by_cosine_is_that_of_the_plain_definitions() -> None:
     }
     found = []
     for seed in (0, 1, 2):
-        drawn = inputs.draw(LAWS["graded"], d_k=16, n_k=8, n_q=6, d_v=2, seed=seed, dtype="float64")
+        drawn = input_laws.draw(
+            LAWS["graded"], d_k=16, n_k=8, n_q=6, d_v=2, seed=seed, dtype="float64"
+        )
         weights = attention(drawn.q, drawn.k, drawn.v, scale=0.25).weights
         third = np.array([weights[i, (i + 2) % 8] for i in range(6)])
         found.append((third.mean(), np.mean(third >= 1 / 8)))
@@ -167,4 +178,4 @@ def test_unrelated_weights_have_the_exact_mean() -> None:
     ]  # fmt: skip
     error = np.std(made, ddof=1) / np.sqrt(len(made))
     assert abs(np.mean(made) - 1 / 5) < 4 * error
-    assert theory.expectations(5, 11, 11**-0.5).sum_sq_weights > 1 / 5
+    assert expectations.expectations(5, 11, 11**-0.5).sum_sq_weights > 1 / 5

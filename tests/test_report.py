@@ -16,27 +16,26 @@ import pandas as pd
 import pytest
 from test_claims import LAWS, RULES, table
 
-from sqrtdk import (
-    claims,
-    config,
-    crossings,
-    curves,
-    estimates,
-    examples,
-    questions,
-    summary,
-    tables,
-    tails,
-)
-from sqrtdk.estimates import Estimate
-from sqrtdk.experiments import precision, scaling
-from sqrtdk.experiments.registry import EXPERIMENTS
-from sqrtdk.figures import FIGURES
-from sqrtdk.keys import Column
-from sqrtdk.report import files, gallery, svg, words
+from sqrtdk.claims import claim as claims_claim
+from sqrtdk.claims import ledger as claims_ledger
+from sqrtdk.config import resolve
+from sqrtdk.config import run as config_run
+from sqrtdk.experiments import chapter, questions
+from sqrtdk.experiments.precision import measure as precision
+from sqrtdk.experiments.registry import EXPERIMENTS, FIGURES
+from sqrtdk.experiments.scaling import crossings, tails, weights
+from sqrtdk.experiments.scaling import measure as scaling
+from sqrtdk.jobs import judge
+from sqrtdk.report import dictionary, gallery, svg
+from sqrtdk.report import prose as report_prose
 from sqrtdk.report.gallery import read_caption
 from sqrtdk.report.page import render
-from sqrtdk.report.words import prose
+from sqrtdk.report.prose import prose
+from sqrtdk.schema import Column
+from sqrtdk.stats import agreement, summary, wording
+from sqrtdk.stats.intervals import Estimate
+from sqrtdk.storage import atomic, tables
+from sqrtdk.theory import exact_table
 
 VOID = {"meta", "link", "br", "hr", "img", "input", "col", "base", "source", "wbr", "area"}
 HEADINGS = {f"h{level}": level for level in range(1, 7)}
@@ -118,31 +117,31 @@ def build(folder: Path, frame: pd.DataFrame, *, pictures: bool = True) -> Path:
     }
     fill(folder, "scaling", settings, frame)
     for stem in STEMS if pictures else ():
-        tables.write_atomically(folder / "figures" / f"{stem}.svg", SVG)
-        tables.write_atomically(folder / "figures" / f"{stem}.png", b"")
+        atomic.write_atomically(folder / "figures" / f"{stem}.svg", SVG)
+        atomic.write_atomically(folder / "figures" / f"{stem}.png", b"")
     return folder
 
 
 def fill(folder: Path, experiment: str, settings: dict[str, Any], frame: pd.DataFrame) -> None:
     """The folder of a run of one experiment: summary, ledger, configuration and provenance."""
-    run = config.Run("mine", 50, {experiment: settings})
-    rows = claims.ledger(run, {experiment: frame})
+    run = config_run.Run("mine", 50, {experiment: settings})
+    rows = judge.ledger(run, {experiment: frame})
     columns = summary.columns(EXPERIMENTS[experiment].COLUMNS)
     write(folder / experiment / "summary.csv", frame, list(columns))
-    tables.write_atomically(folder / "claims.csv", tables.text(rows, claims.COLUMNS))
-    tables.write_atomically(folder / "config.yaml", run.to_yaml())
+    atomic.write_atomically(folder / "claims.csv", tables.text(rows, claims_claim.COLUMNS))
+    atomic.write_atomically(folder / "config.yaml", run.to_yaml())
     record = {
         "command": "snakemake --config name=mine",
         "sqrtdk": "0.1.0",
         "time_utc": "2030-01-02T",
     }
     record |= {"code": {"revision": "v1", "commit": "c0ffee", "changed": True}}
-    tables.write_atomically(folder / "provenance.json", json.dumps(record))
+    atomic.write_atomically(folder / "provenance.json", json.dumps(record))
 
 
 def write(path: Path, frame: pd.DataFrame, columns: list[Column]) -> None:
     rows = [{str(k): v for k, v in row.items()} for row in frame.to_dict("records")]
-    tables.write_atomically(path, tables.text(rows, columns))
+    atomic.write_atomically(path, tables.text(rows, columns))
 
 
 def check(text: str) -> Page:
@@ -208,7 +207,7 @@ def test_the_answer_comes_first_and_every_claim_has_a_verdict(tmp_path: Path) ->
     ledger = ledger_of(folder)
     for row in ledger:
         words = found.words(f"claim-{row['claim']}")
-        if row["condition"] == claims.absent(row["experiment"]):
+        if row["condition"] == claims_ledger.absent(row["experiment"]):
             assert words == f"“{plain(row['sentence'])}”"
             continue
         assert row["verdict"] in words
@@ -246,7 +245,7 @@ def test_every_number_of_answer_and_claims_is_in_a_table(tmp_path: Path) -> None
     known = set(NUMBER.findall(ledger)) | set(
         NUMBER.findall((folder / "config.yaml").read_text(encoding="utf-8"))
     )
-    counts = {str(n) for n in range(len(claims.CLAIMS) + 1)} | {"95"}
+    counts = {str(n) for n in range(len(chapter.CLAIMS) + 1)} | {"95"}
     shown = f"{found.words('answer')} {found.words('claims')}"
     # How many values an axis has is a count of the configuration.
     assert set(NUMBER.findall(shown)) <= known | counts | {"6"}
@@ -259,7 +258,7 @@ def test_every_cell_of_a_table_is_a_row_of_the_summary(tmp_path: Path) -> None:
     cells = re.findall(r"<td[^>]*>([\d.e-]+) <small>(\([^<]*\))</small></td>", body)
     rows = frame[frame["metric"] == "max_weight"].sort_values(["d_k", "n_k", "scaling"])
     expected = [
-        estimates.estimate(Estimate(row["mean"], row["ci_low"], row["ci_high"]))
+        wording.estimate(Estimate(row["mean"], row["ci_low"], row["ci_high"]))
         for _, row in rows.iterrows()
     ]
     assert [" ".join(cell) for cell in cells] == expected
@@ -340,12 +339,12 @@ def quoted(text: str) -> str:
 def add(path: Path, columns: tuple[Column, ...], *rows: dict[str, Any]) -> None:
     """A table whose rows have zeros, or nothing, in every cell that is not given."""
     usual = {c.name: "0" if c.read is str else c.read("0") for c in columns}
-    tables.write_atomically(path, tables.text([usual | row for row in rows], columns))
+    atomic.write_atomically(path, tables.text([usual | row for row in rows], columns))
 
 
 def test_a_figure_has_the_seeds_of_its_own_table(tmp_path: Path) -> None:
     folder = build(tmp_path, table())
-    add(folder / "scaling/weights.csv", examples.COLUMNS, {"seed": 7})
+    add(folder / "scaling/weights.csv", weights.COLUMNS, {"seed": 7})
     add(folder / "scaling/tails.csv", tails.COLUMNS, {"n_seeds": 3}, {"n_seeds": 5})
     found = check(render(folder))
     assert "One draw, seed 7." in found.words("figure-scaling-weights")
@@ -465,14 +464,14 @@ def gated(z: float) -> pd.DataFrame:
 def test_the_gate_stands_beside_the_answer(tmp_path: Path, z: float, verdict: str) -> None:
     frame = gated(z)
     found = check(render(build(tmp_path, frame)))
-    gate = summary.gate(frame)
-    (score,) = summary.normal_scores(np.array([z]), np.array([20]))
+    gate = agreement.gate(frame)
+    (score,) = agreement.normal_scores(np.array([z]), np.array([20]))
     line = f"{gate.points} distinct means of {gate.draws} draws, "
     line += f"rms of z {score:.2f}, largest |z| {score:.1f}, {verdict}."
     assert f"Measurement against theory: {line}" in found.words("answer")
-    low, high = summary.RMS_Z
+    low, high = agreement.RMS_Z
     assert f"is between {low} and {high} and the largest" in found.words("method")
-    assert f"below {summary.MAX_ABS_Z}" in found.words("method")
+    assert f"below {agreement.MAX_ABS_Z}" in found.words("method")
     for metric in ("entropy_nats", "max_weight", "grad_q_rms"):
         assert metric in found.words("method").partition("an exact value: ")[2]
 
@@ -589,8 +588,8 @@ def test_semicolons_and_colons_inside_of_a_series_are_no_end_of_it(tmp_path: Pat
     path = folder / "claims.csv"
     rows = ledger_of(folder)
     row = next(row for row in rows if row["claim"] == "scores_grow")
-    row["numbers"] = claims.BETWEEN.join(["n_k = 1: 2; 3: 4", "all: 5", "4 more series"])
-    tables.write_atomically(path, tables.text(rows, claims.COLUMNS))
+    row["numbers"] = claims_claim.BETWEEN.join(["n_k = 1: 2; 3: 4", "all: 5", "4 more series"])
+    atomic.write_atomically(path, tables.text(rows, claims_claim.COLUMNS))
     text = render(folder)
     part = text.partition('id="claim-scores_grow"')[2].partition("</article>")[0]
     lines = [bare(line) for line in re.findall(r"<li>(.*?)</li>", part)]
@@ -599,11 +598,11 @@ def test_semicolons_and_colons_inside_of_a_series_are_no_end_of_it(tmp_path: Pat
 
 def test_the_gate_is_its_claims_numbers_and_verdict() -> None:
     row = {"claim": "agreement", "experiment": "scaling", "condition": "", "numbers": "2 of 3; 4"}
-    assert words.gate([row | {"verdict": "true"}])["text"] == "2 of 3; 4, passed"
-    assert words.gate([row | {"verdict": "false"}])["text"] == "2 of 3; 4, not passed"
-    assert words.gate([]) == {}
-    absent = {"verdict": "not measured", "condition": claims.absent("scaling")}
-    assert words.gate([row | absent]) == {}
+    assert report_prose.gate([row | {"verdict": "true"}])["text"] == "2 of 3; 4, passed"
+    assert report_prose.gate([row | {"verdict": "false"}])["text"] == "2 of 3; 4, not passed"
+    assert report_prose.gate([]) == {}
+    absent = {"verdict": "not measured", "condition": claims_ledger.absent("scaling")}
+    assert report_prose.gate([row | absent]) == {}
 
 
 def test_claims_without_their_experiment_stand_in_one_line(tmp_path: Path) -> None:
@@ -614,7 +613,7 @@ def test_claims_without_their_experiment_stand_in_one_line(tmp_path: Path) -> No
         assert said.count(f"the run has no experiment {experiment}") == 1
     assert "the run has no experiment" not in found.words("answer")
     ledger = ledger_of(tmp_path)
-    assert len(ledger) == len(claims.CLAIMS)
+    assert len(ledger) == len(chapter.CLAIMS)
     for row in ledger:
         assert plain(row["sentence"]) in said
     missing = sum(row["verdict"] == "not measured" for row in ledger)
@@ -641,10 +640,10 @@ def test_a_summary_of_another_version_is_refused(tmp_path: Path) -> None:
 
 TABLES = {
     "scaling/runs.csv": scaling.COLUMNS,
-    "scaling/exact.csv": curves.COLUMNS,
+    "scaling/exact.csv": exact_table.COLUMNS,
     "scaling/crossings.csv": crossings.COLUMNS,
     "scaling/tails.csv": tails.COLUMNS,
-    "scaling/weights.csv": examples.COLUMNS,
+    "scaling/weights.csv": weights.COLUMNS,
     "questions.csv": questions.COLUMNS,
 }
 
@@ -657,7 +656,7 @@ def test_dictionary_and_downloads_have_every_table(tmp_path: Path) -> None:
     found = check(text)
     known = TABLES | {
         "scaling/summary.csv": summary.columns(scaling.COLUMNS),
-        "claims.csv": claims.COLUMNS,
+        "claims.csv": claims_claim.COLUMNS,
     }
     said = found.words("dictionary")
     for path, columns in known.items():
@@ -763,12 +762,12 @@ def test_a_caption_is_a_title_and_paragraphs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("stem", STEMS)
 def test_every_figure_has_a_caption(stem: str) -> None:
-    captions = Path(svg.__file__).parent / "captions"
+    captions = Path(svg.__file__).parents[1] / "experiments" / stem.split("-")[0] / "captions"
     assert read_caption(captions / f"{stem}.rst", stem).paragraphs
 
 
 def test_contrast_of_text_is_at_least_aa() -> None:
-    css = (Path(svg.__file__).parent / "page.css").read_text(encoding="utf-8")
+    css = (Path(svg.__file__).parent / "templates/page.css").read_text(encoding="utf-8")
     light, dark = (dict(re.findall(r"--([\w-]+): (#\w{6})", part)) for part in blocks(css))
     for colors in (light, dark):
         texts = set(colors) - {"paper", "rule", "faint"}
@@ -846,7 +845,7 @@ def test_a_number_that_some_seeds_do_not_have_says_how_many_have_it(tmp_path: Pa
 def test_a_run_without_scale_rules_can_be_read_back(tmp_path: Path) -> None:
     settings, frame = lookups()
     fill(tmp_path, "encoder_decoder", settings, frame)
-    run = config.load(tmp_path / "config.yaml")
+    run = resolve.load(tmp_path / "config.yaml")
     assert run.settings["encoder_decoder"] == settings
 
 
@@ -882,6 +881,6 @@ def test_a_row_is_said_to_be_a_cell_where_cells_have_one(name: str) -> None:
     module = EXPERIMENTS[name]
     keys = {key.name for key in module.KEYS if key.axis}
     more = {column.name for column in module.COLUMNS if column.axis} - keys
-    note = files.known([name])[f"{name}/runs.csv"].note
+    note = dictionary.known([name])[f"{name}/runs.csv"].note
     assert (note == "One row per cell.") == (not more)
     assert note == module.ROW

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sqrtdk import resources
+from sqrtdk.system import memory
 
 GIB = 2**30
 
@@ -16,8 +16,8 @@ GIB = 2**30
 @pytest.fixture
 def groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A system without groups of processes, and with far more memory than they allow."""
-    monkeypatch.setattr(resources, "GROUPS", tmp_path)
-    monkeypatch.setattr(resources, "OWN", tmp_path / "own")
+    monkeypatch.setattr(memory, "GROUPS", tmp_path)
+    monkeypatch.setattr(memory, "OWN", tmp_path / "own")
     free = psutil.virtual_memory()._replace(available=1000 * GIB)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: free)
     return tmp_path
@@ -33,42 +33,42 @@ def group(
 
 
 def test_without_groups_it_is_what_the_machine_has_free(groups: Path) -> None:
-    assert resources.free_memory() == 1000 * GIB
+    assert memory.free_memory() == 1000 * GIB
 
 
 def test_the_tightest_limit_above_holds(groups: Path) -> None:
     (groups / "own").write_text("0::/user/job/step\n")
-    group(groups / "user", resources.V2, 8 * GIB, 3 * GIB, 0)
-    group(groups / "user/job", resources.V2, 4 * GIB, 3 * GIB, GIB)
-    group(groups / "user/job/step", resources.V2, "max", 3 * GIB, 0)
-    assert resources.free_memory() == 2 * GIB
-    group(groups / "user/job/step", resources.V2, GIB, 3 * GIB, 0)
-    assert resources.free_memory() == 0
+    group(groups / "user", memory.V2, 8 * GIB, 3 * GIB, 0)
+    group(groups / "user/job", memory.V2, 4 * GIB, 3 * GIB, GIB)
+    group(groups / "user/job/step", memory.V2, "max", 3 * GIB, 0)
+    assert memory.free_memory() == 2 * GIB
+    group(groups / "user/job/step", memory.V2, GIB, 3 * GIB, 0)
+    assert memory.free_memory() == 0
 
 
 def test_the_older_layout_has_a_tree_for_memory(groups: Path) -> None:
     (groups / "own").write_text("4:cpu,cpuacct:/other\n3:memory:/job\n0::/\n")
-    group(groups / "memory/job", resources.V1, 5 * GIB, 2 * GIB, 0)
-    group(groups / "other", resources.V2, GIB, 0, 0)
-    assert resources.free_memory() == 3 * GIB
+    group(groups / "memory/job", memory.V1, 5 * GIB, 2 * GIB, 0)
+    group(groups / "other", memory.V2, GIB, 0, 0)
+    assert memory.free_memory() == 3 * GIB
 
 
 def test_what_a_machine_does_not_show_limits_nothing(groups: Path) -> None:
     (groups / "own").write_text("0::/job\n")
     (groups / "job").mkdir()
     (groups / "job/memory.max").write_text(f"{GIB}\n")
-    assert resources.free_memory() == 1000 * GIB
+    assert memory.free_memory() == 1000 * GIB
 
 
 def test_in_a_container_the_names_may_begin_outside_of_it(groups: Path) -> None:
     (groups / "own").write_text("0::/docker/1234\n")
-    group(groups, resources.V2, 2 * GIB, GIB, 0)
-    assert resources.free_memory() == GIB
+    group(groups, memory.V2, 2 * GIB, GIB, 0)
+    assert memory.free_memory() == GIB
 
 
 def test_a_job_computes_with_one_thread_whatever_its_environment_says() -> None:
     program = (
-        "from sqrtdk.experiments import scaling; import numpy as np, psutil; "
+        "from sqrtdk.experiments.scaling import measure as scaling; import numpy as np, psutil; "
         "a = np.ones((500, 500)); a @ a; print(psutil.Process().num_threads())"
     )
     many = {"OMP_NUM_THREADS": "4", "OPENBLAS_NUM_THREADS": "4", "MKL_NUM_THREADS": "4"}

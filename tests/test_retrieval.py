@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 from oracles import D_K, D_MODEL, D_V, N_K, N_Q, assert_is_gradient, normal
 
-from sqrtdk import retrieval, twins
-from sqrtdk.attention import attention, project
-from sqrtdk.gradients import gradients, projection_gradients
-from sqrtdk.retrieval import LOSSES, Adam, Batch, Loss, Optimizer, Point, Sgd
+from sqrtdk.core.attention import attention, project
+from sqrtdk.core.gradients import gradients, projection_gradients
+from sqrtdk.experiments.training import equivalence, lookup
+from sqrtdk.experiments.training.lookup import LOSSES, Adam, Batch, Loss, Optimizer, Point, Sgd
 
 STEPS = 30
 
 
 def batches(count: int, *, n_q: int = N_Q, seed: int = 0) -> Batch:
     rng = np.random.default_rng([seed, count, n_q])
-    return retrieval.make_batch(
+    return lookup.make_batch(
         rng.standard_normal((count, N_K, D_MODEL)),
         rng.standard_normal((count, N_K, D_V)),
         rng.standard_normal((count, n_q, D_MODEL)),
@@ -72,24 +72,24 @@ def explicit_gradients(
 
 def test_an_exact_query_is_answered_with_its_value_by_sharp_weights() -> None:
     items, values = np.eye(2), np.array([[1.0], [3.0]])
-    batch = retrieval.make_batch(items, values, np.ones((1, 2)), np.array([1]), noise_sd=0.0)
+    batch = lookup.make_batch(items, values, np.ones((1, 2)), np.array([1]), noise_sd=0.0)
     assert batch.queries.tolist() == [[0.0, math.sqrt(2)]]
-    logits = retrieval.scores(batch, np.eye(2))
+    logits = lookup.scores(batch, np.eye(2))
     np.testing.assert_allclose(logits, [[0.0, 2.0]], rtol=1e-15)
     weight = math.exp(2) / (1 + math.exp(2))
     # Output 1 + 2 w against 3: half of (2 - 2 w)².
-    assert retrieval.loss_of(logits, batch, "values") == pytest.approx(2 * (1 - weight) ** 2)
-    assert retrieval.loss_of(logits, batch, "weights") == pytest.approx(-math.log(weight))
+    assert lookup.loss_of(logits, batch, "values") == pytest.approx(2 * (1 - weight) ** 2)
+    assert lookup.loss_of(logits, batch, "weights") == pytest.approx(-math.log(weight))
 
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_loss_and_gradients_are_those_of_the_explicit_route(loss: Loss) -> None:
     batch, (w_q, w_k), scale = batches(1).at(0), projections(), 0.7
-    logits = scale * retrieval.scores(batch, w_q @ w_k.T)
+    logits = scale * lookup.scores(batch, w_q @ w_k.T)
     expected = explicit_loss(batch, w_q, w_k, scale=scale, loss=loss)
     # Sums of some hundred products of numbers of size 1, in another order: a few hundred roundings.
-    assert retrieval.loss_of(logits, batch, loss) == pytest.approx(expected, rel=1e-13)
-    by_cross = retrieval.loss_by_cross(batch, w_q @ w_k.T, scale=factor(scale), loss=loss)[0]
+    assert lookup.loss_of(logits, batch, loss) == pytest.approx(expected, rel=1e-13)
+    by_cross = lookup.loss_by_cross(batch, w_q @ w_k.T, scale=factor(scale), loss=loss)[0]
     by_q, by_k = explicit_gradients(batch, w_q, w_k, scale=scale, loss=loss)
     np.testing.assert_allclose(by_cross @ w_k, by_q, rtol=0, atol=1e-13 * np.abs(by_q).max())
     np.testing.assert_allclose(by_cross.T @ w_q, by_k, rtol=0, atol=1e-13 * np.abs(by_k).max())
@@ -165,9 +165,7 @@ class PaperAdam:
 def fast_run(optimizer: Optimizer, *, scale: float, loss: Loss) -> Optimizer:
     data = batches(STEPS)
     for t in range(STEPS):
-        by_cross = retrieval.loss_by_cross(
-            data.at(t), optimizer.cross, scale=factor(scale), loss=loss
-        )
+        by_cross = lookup.loss_by_cross(data.at(t), optimizer.cross, scale=factor(scale), loss=loss)
         optimizer.step(by_cross)
     return optimizer
 
@@ -208,7 +206,7 @@ def test_adam_is_the_papers_algorithm(loss: Loss) -> None:
 @pytest.mark.parametrize("loss", LOSSES)
 def test_norms_are_those_of_the_explicit_gradients(loss: Loss) -> None:
     batch, (w_q, w_k) = batches(1).at(0), projections()
-    by_cross = retrieval.loss_by_cross(batch, w_q @ w_k.T, scale=factor(0.7), loss=loss)
+    by_cross = lookup.loss_by_cross(batch, w_q @ w_k.T, scale=factor(0.7), loss=loss)
     expected = [
         np.linalg.norm(x) for x in explicit_gradients(batch, w_q, w_k, scale=0.7, loss=loss)
     ]
@@ -243,7 +241,9 @@ def test_twins_are_the_same_run(optimizer: str, loss: Loss) -> None:
     made: dict[str, type[Sgd] | type[Adam]] = {"sgd": Sgd, "adam": Adam}
     one = fast_run(made[optimizer](w_q, w_k, rate=factor(rate)), scale=scale, loss=loss)
     other = fast_run(
-        twins.twin(w_q, w_k, rate=rate, factor=scale, optimizer=optimizer), scale=1.0, loss=loss
+        equivalence.twin(w_q, w_k, rate=rate, factor=scale, optimizer=optimizer),
+        scale=1.0,
+        loss=loss,
     )
     np.testing.assert_array_equal(other.cross * 16, one.cross)
 
@@ -264,7 +264,7 @@ def trained(
 ) -> list[Point]:
     w_q, w_k = projections()
     with np.errstate(over="ignore", invalid="ignore"):
-        return retrieval.train(
+        return lookup.train(
             cls(w_q, w_k, rate=np.array(rates)[:, None, None]),
             batches(STEPS + 1),
             batches(3, n_q=19),
@@ -302,7 +302,7 @@ def start(size: float, scale: float) -> Point:
     """What is measured at projections of a size, before any step."""
     w_q, w_k = (size * w for w in projections())
     with np.errstate(over="ignore", invalid="ignore"):
-        (point,) = retrieval.train(
+        (point,) = lookup.train(
             Sgd(w_q, w_k, rate=factor(0.1)), batches(1), batches(3, n_q=19), scale=factor(scale),
             loss="weights", logged=[0], level=0.5,
         )  # fmt: skip
@@ -330,7 +330,7 @@ def test_what_a_scale_takes_beyond_the_largest_float_is_empty_and_no_divergence(
 
 def test_the_step_of_the_level_is_the_first_and_stays() -> None:
     w_q, w_k = projections()
-    at_each = retrieval.train(
+    at_each = lookup.train(
         Sgd(w_q, w_k, rate=factor(0.1)), batches(STEPS + 1), batches(3, n_q=19),
         scale=factor(0.3), loss="weights", logged=range(STEPS + 1), level=0.5,
     )  # fmt: skip
@@ -371,8 +371,8 @@ def test_signal_is_the_mean_product_of_different_batches() -> None:
     pairs = [by_w[i] @ by_w[j] for i in range(13) for j in range(13) if i != j]
     signal = float(np.mean(pairs))
     noise = float(np.mean([g @ g for g in by_w])) - signal
-    by_cross = retrieval.loss_by_cross(data, w_q @ w_k.T, scale=factor(0.7), loss="values")
-    found = retrieval.signal_to_noise(by_cross, w_q, w_k)
+    by_cross = lookup.loss_by_cross(data, w_q @ w_k.T, scale=factor(0.7), loss="values")
+    found = lookup.signal_to_noise(by_cross, w_q, w_k)
     # The signal is a difference of sums that are 13 times as large.
     assert found == pytest.approx(math.sqrt(signal / noise), rel=1e-11)
 
@@ -381,5 +381,5 @@ def test_pure_noise_has_no_signal_and_a_constant_no_noise() -> None:
     w_q, w_k = projections()
     noise = normal(400, D_MODEL, D_MODEL)
     # The square of the mean of 400 is 1/400 of the noise's; without the correction it would show.
-    assert retrieval.signal_to_noise(noise, w_q, w_k) < 0.02
-    assert retrieval.signal_to_noise(noise + 10, w_q, w_k) > 5
+    assert lookup.signal_to_noise(noise, w_q, w_k) < 0.02
+    assert lookup.signal_to_noise(noise + 10, w_q, w_k) > 5

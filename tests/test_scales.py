@@ -26,9 +26,17 @@ from oracles import (
     random_mask,
 )
 
-from sqrtdk import scales
-from sqrtdk.attention import Factor, ScaleRule, as_rule, attention, causal_mask, scores, softmax
-from sqrtdk.gradients import gradients
+from sqrtdk.core import scale_rules
+from sqrtdk.core.attention import (
+    Factor,
+    ScaleRule,
+    as_rule,
+    attention,
+    causal_mask,
+    scores,
+    softmax,
+)
+from sqrtdk.core.gradients import gradients
 
 NAMED = yaml.safe_load((ROOT / "conf/config.yaml").read_text(encoding="utf-8"))["scale_rules"]
 
@@ -68,7 +76,7 @@ each_mask = pytest.mark.parametrize("make_mask", MASKS.values(), ids=MASKS.keys(
 
 
 def made(entry: dict[str, object], n_k: int = N_K) -> ScaleRule:
-    return scales.rule(entry, d_k=D_K, n_k=n_k)
+    return scale_rules.rule(entry, d_k=D_K, n_k=n_k)
 
 
 def one_logit(
@@ -97,13 +105,13 @@ def one_logit(
 @pytest.mark.parametrize("d_k", [1, 2, 11, 16, 63, 64, 4096])
 @pytest.mark.parametrize("n_k", [2, 64])
 def test_a_named_factor_is_this_function_of_d_k_and_n_k(name, d_k, n_k):
-    factor = scales.factor(NAMED[name], d_k=d_k, n_k=n_k)
+    factor = scale_rules.factor(NAMED[name], d_k=d_k, n_k=n_k)
     # A handful of correctly rounded operations on either side.
     assert factor == pytest.approx(FACTORS[name](d_k, n_k), rel=8 * EPS[np.float64])
 
 
 def test_every_named_rule_is_a_known_factor_or_looks_at_the_arrays():
-    found = {name: scales.factor(entry, d_k=64, n_k=64) for name, entry in NAMED.items()}
+    found = {name: scale_rules.factor(entry, d_k=64, n_k=64) for name, entry in NAMED.items()}
     assert {name for name, factor in found.items() if factor is None} == {
         "qk_norm",
         "soft_cap",
@@ -114,27 +122,27 @@ def test_every_named_rule_is_a_known_factor_or_looks_at_the_arrays():
 
 def test_scaled_twice_is_the_factor_of_inverse_to_the_bit():
     for d_k in (1, 7, 64, 1000):
-        inverse = scales.factor(NAMED["inverse"], d_k=d_k, n_k=3)
-        assert scales.factor(NAMED["twice"], d_k=d_k, n_k=3) == inverse
+        inverse = scale_rules.factor(NAMED["inverse"], d_k=d_k, n_k=3)
+        assert scale_rules.factor(NAMED["twice"], d_k=d_k, n_k=3) == inverse
 
 
 def test_the_scale_is_exact_where_it_can_be():
     for exponent in range(1, 7):
         for name in ("on", "integer_sqrt"):
-            assert scales.factor(NAMED[name], d_k=4**exponent, n_k=3) == 2.0**-exponent
+            assert scale_rules.factor(NAMED[name], d_k=4**exponent, n_k=3) == 2.0**-exponent
 
 
 @property_test
 @given(d_k=st.floats(1, 1e9))
 def test_the_integer_square_root_is_the_largest_whole_number_whose_square_fits(d_k):
-    root = round(1 / scales.integer_sqrt(d_k, 3))
+    root = round(1 / scale_rules.integer_sqrt(d_k, 3))
     assert root**2 <= d_k < (root + 1) ** 2
 
 
 def test_without_a_cap_soft_cap_is_its_plain_factor():
     entry = {"rule": "soft_cap", "cap": None, "exponent": 0.25}
-    assert scales.factor(entry, d_k=16, n_k=3) == 0.5
-    assert scales.rule(entry, d_k=16, n_k=3) == Factor(0.5)
+    assert scale_rules.factor(entry, d_k=16, n_k=3) == 0.5
+    assert scale_rules.rule(entry, d_k=16, n_k=3) == Factor(0.5)
 
 
 @pytest.mark.parametrize(
@@ -157,12 +165,12 @@ def test_without_a_cap_soft_cap_is_its_plain_factor():
 )
 def test_a_parameter_out_of_range_is_refused(entry, said):
     with pytest.raises(ValueError, match=said):
-        scales.factor(entry, d_k=4, n_k=4)
+        scale_rules.factor(entry, d_k=4, n_k=4)
 
 
 def test_the_logarithm_of_the_length_needs_two_keys():
     with pytest.raises(ValueError, match="n_k is 1; allowed: from 2, because ln 1 is 0"):
-        scales.factor(NAMED["log_n"], d_k=4, n_k=1)
+        scale_rules.factor(NAMED["log_n"], d_k=4, n_k=1)
 
 
 @each_rule
@@ -354,7 +362,7 @@ finite_scores = arrays(np.float64, (N_Q, N_K), elements=st.floats(-1e6, 1e6))
 @property_test
 @given(qk=finite_scores, cap=st.floats(1e-3, 1e3))
 def test_soft_cap_keeps_logits_within_the_cap_and_their_order(qk, cap):
-    rule = scales.SoftCap(factor=0.25, cap=cap)
+    rule = scale_rules.SoftCap(factor=0.25, cap=cap)
     logits = rule.logits(qk, qk, qk)
     assert np.all(np.abs(logits) <= cap)
     order = np.argsort(qk, axis=-1)
@@ -364,14 +372,14 @@ def test_soft_cap_keeps_logits_within_the_cap_and_their_order(qk, cap):
 @property_test
 @given(qk=finite_scores)
 def test_a_cap_far_above_the_logits_changes_nothing(qk):
-    logits = scales.SoftCap(factor=0.25, cap=1e15).logits(qk, qk, qk)
+    logits = scale_rules.SoftCap(factor=0.25, cap=1e15).logits(qk, qk, qk)
     # |cap tanh(x/cap) - x| ≤ |x|³ / 3 cap² is 1e-14 of an eps; what remains is four roundings.
     assert_allclose(logits, qk * 0.25, rtol=4 * EPS[np.float64], atol=1e-300)
 
 
 @pytest.mark.parametrize("score", [0.0, 0.5, -3.0, 20.0, 300.0])
 def test_the_slope_of_the_cap_keeps_its_digits_where_tanh_rounds_to_one(score):
-    rule = scales.SoftCap(factor=1.0, cap=1.0)
+    rule = scale_rules.SoftCap(factor=1.0, cap=1.0)
     qk = np.array([[score]])
     found = rule.backward(np.array([[1.0]]), qk, qk, qk).scores[0, 0]
     with mpmath.workdps(400):
@@ -399,14 +407,14 @@ def test_a_hidden_key_does_not_count_in_the_sum_of_key_norms():
 
 def test_a_number_is_the_rule_that_multiplies_by_it_and_a_rule_is_itself():
     assert as_rule(np.float32(0.5)) == Factor(0.5)
-    rule = scales.QKNorm(3.0)
+    rule = scale_rules.QKNorm(3.0)
     assert as_rule(rule) is rule
 
 
 def test_unrelated_vectors_keep_one_distance_from_saturation_under_the_root_of_log_n():
     # Logit sd √(ln n) is 1/√2 of the critical √(2 ln n) at every n and d, up to five roundings.
     for d_k, n_k in ((16, 16), (64, 1024)):
-        factor = scales.factor(NAMED["sqrt_log_n"], d_k=d_k, n_k=n_k)
+        factor = scale_rules.factor(NAMED["sqrt_log_n"], d_k=d_k, n_k=n_k)
         critical = math.sqrt(2 * math.log(n_k))
         assert factor * math.sqrt(d_k) / critical == pytest.approx(
             math.sqrt(0.5), rel=8 * EPS[np.float64]

@@ -9,8 +9,10 @@ import pytest
 import yaml
 from conftest import ROOT
 
-from sqrtdk import cells, inputs, shards, tables
-from sqrtdk.experiments import scaling
+from sqrtdk.core import input_laws
+from sqrtdk.experiments import cells
+from sqrtdk.experiments.scaling import measure as scaling
+from sqrtdk.storage import planning, tables
 
 NAMED = yaml.safe_load((ROOT / "conf/config.yaml").read_text(encoding="utf-8"))["scale_rules"]
 
@@ -77,7 +79,7 @@ def test_rows_hold_means_over_queries_of_the_plain_formulas() -> None:
     # Written again with np.linalg and an explicit Jacobian, on the same draw.
     found = rows(seeds=[1, 2])[0]
     law = {"law": "gaussian"}
-    q, k, v, g = inputs.draw(law, d_k=7, n_k=5, n_q=3, d_v=2, seed=1, dtype="float64")
+    q, k, v, g = input_laws.draw(law, d_k=7, n_k=5, n_q=3, d_v=2, seed=1, dtype="float64")
     p = np.exp(q @ k.T)
     p /= p.sum(1, keepdims=True)
     jacobians = np.stack([np.diag(row) - np.outer(row, row) for row in p])
@@ -122,12 +124,12 @@ def test_streams_differ_by_array_seed_and_size_and_repeat_by_key() -> None:
     base = {"d_k": 3, "n_k": 5, "n_q": 2, "d_v": 7, "seed": 0}
     variants = [base] + [base | {name: 11} for name in base]
     firsts = [
-        inputs.stream(array, **sizes).standard_normal()
+        input_laws.stream(array, **sizes).standard_normal()
         for array in ("q", "k", "v", "g")
         for sizes in variants
     ]
     assert len(set(firsts)) == len(firsts)
-    assert inputs.stream("q", **base).standard_normal() == firsts[0]
+    assert input_laws.stream("q", **base).standard_normal() == firsts[0]
 
 
 @pytest.mark.parametrize("name", NAMED)
@@ -144,7 +146,7 @@ def test_the_row_of_a_rule_that_looks_at_norms_holds_the_plain_formulas() -> Non
     # Written again with unit vectors, whose gradient goes through an explicit projection.
     (found,) = rows(seeds=[1, 2], scaling={"qk_norm": {"rule": "qk_norm", "scale": 3}})
     law = {"law": "gaussian"}
-    q, k, v, g = inputs.draw(law, d_k=7, n_k=5, n_q=3, d_v=2, seed=1, dtype="float64")
+    q, k, v, g = input_laws.draw(law, d_k=7, n_k=5, n_q=3, d_v=2, seed=1, dtype="float64")
     q_norm, k_norm = np.linalg.norm(q, axis=1), np.linalg.norm(k, axis=1)
     unit_q, unit_k = q / q_norm[:, np.newaxis], k / k_norm[:, np.newaxis]
     p = np.exp(3 * unit_q @ unit_k.T)
@@ -189,7 +191,7 @@ def test_memory_bounds_what_a_cell_takes(rule: str) -> None:
 
 
 def test_slabs_are_every_combination_of_axes_but_seed_and_scaling() -> None:
-    found = list(shards.slabs({"d_k": [1, 2], "n_k": [3], "d_v": 4, "scaling": {}, "seed": [0]}))
+    found = list(planning.slabs({"d_k": [1, 2], "n_k": [3], "d_v": 4, "scaling": {}, "seed": [0]}))
     assert found == [
         {"d_k": 1, "n_k": 3, "d_v": 4, "scaling": {}},
         {"d_k": 2, "n_k": 3, "d_v": 4, "scaling": {}},

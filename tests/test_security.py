@@ -16,7 +16,7 @@ from markupsafe import Markup
 from test_report import Page, build, check, table
 
 from campaigns.mistakes import FILES
-from sqrtdk import config
+from sqrtdk.config import compose, entries, errors, resolve, yaml_reader
 from sqrtdk.report import svg
 from sqrtdk.report.page import render
 
@@ -68,10 +68,12 @@ def test_shell_commands_hold_only_what_is_quoted_or_of_safe_letters() -> None:
         assert command.count("$") == command.count('"$SQRTDK_COMMAND"')
     # These letters mean nothing to a shell, wherever they stand.
     assert all(re.fullmatch(r"[\w.-]", letter) for letter in map(chr, range(128))
-               if config.NAME.fullmatch(f"a{letter}"))  # fmt: skip
-    assert not any(config.NAME.fullmatch(f"a{letter}") for letter in map(chr, range(128, 0x3000)))
+               if yaml_reader.NAME.fullmatch(f"a{letter}"))  # fmt: skip
+    assert not any(
+        yaml_reader.NAME.fullmatch(f"a{letter}") for letter in map(chr, range(128, 0x3000))
+    )
     for name in ("..", ".", "a/b", "/a", "-a", "", "a\n", "~a"):
-        assert not config.NAME.fullmatch(name)
+        assert not yaml_reader.NAME.fullmatch(name)
 
 
 SHELL = "a'b\"; touch X $(touch X) `touch X` | touch X & touch X\n touch X #"
@@ -108,19 +110,19 @@ def test_no_word_of_the_configuration_may_have_signs(composed: dict[str, Any], k
         "a/b",
         "<b>",
     ):
-        with pytest.raises(config.ConfigError, match=f"^{key}: "):
+        with pytest.raises(errors.ConfigError, match=f"^{key}: "):
             # The grid is chosen before anything is composed.
-            config.compose([], {key: value}) if key == "grid" else config.resolve(
+            compose.compose([], {key: value}) if key == "grid" else resolve.resolve(
                 composed | {key: value}
             )
 
 
-@pytest.mark.parametrize("mapping", config.FORMULAS)
+@pytest.mark.parametrize("mapping", entries.FORMULAS)
 def test_no_name_of_an_entry_may_have_signs(composed: dict[str, Any], mapping: str) -> None:
-    word, formulas = config.FORMULAS[mapping]
+    word, formulas = entries.FORMULAS[mapping]
     for name in (SHELL, "a;b", "$(a)", "../a", "<b>", "a-b", "a.b", ""):
-        with pytest.raises(config.ConfigError, match=f"^{mapping}: "):
-            config.resolve(composed | {mapping: {name: {word: next(iter(formulas))}}})
+        with pytest.raises(errors.ConfigError, match=f"^{mapping}: "):
+            resolve.resolve(composed | {mapping: {name: {word: next(iter(formulas))}}})
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -130,8 +132,8 @@ def test_a_wrong_file_is_refused_and_runs_nothing(
     monkeypatch.chdir(tmp_path)
     path = tmp_path / name
     path.write_bytes(FILES[name])
-    with pytest.raises(config.ConfigError) as refused:
-        config.resolve(composed | config.read(path))
+    with pytest.raises(errors.ConfigError) as refused:
+        resolve.resolve(composed | yaml_reader.read(path))
     assert len(str(refused.value)) < 1000
     assert len(str(refused.value).splitlines()) == 1
     assert [one.name for one in tmp_path.iterdir()] == [name]
@@ -166,7 +168,7 @@ def spoilt(path: Path) -> None:
 def test_what_a_report_is_made_of_is_shown_as_text(tmp_path: Path) -> None:
     folder = build(tmp_path, table())
     spoilt(folder / "claims.csv")
-    settings = config.read(folder / "config.yaml")
+    settings = yaml_reader.read(folder / "config.yaml")
     settings["name"] = settings["scaling"]["note"] = EVIL
     settings["scale_rules"][EVIL] = {"rule": EVIL, EVIL: EVIL}
     (folder / "config.yaml").write_text(json.dumps(settings), encoding="utf-8")

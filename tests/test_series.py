@@ -4,8 +4,8 @@ import pandas as pd
 import pytest
 from test_claims import LAWS, RULES, table
 
-from sqrtdk.estimates import MissingError
-from sqrtdk.series import scaled_arm, series_of
+from sqrtdk.stats.intervals import MissingError
+from sqrtdk.stats.series import scaled_arm, series_of
 
 SETTINGS = {"scaling": {name: RULES[name] for name in ("off", "on")}, "inputs": LAWS}
 

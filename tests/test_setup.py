@@ -319,8 +319,8 @@ def test_a_copy_runs_its_own_code_and_works_without_the_original(machine: Machin
     shutil.copytree(original, machine.root, symlinks=True)
     shutil.rmtree(original)
     machine.turn_off_network()
-    with (machine.root / "src/sqrtdk/tables.py").open("a", encoding="utf-8") as file:
-        file.write('\nprint("code of the copy", file=sys.stderr)\n')
+    with (machine.root / "src/sqrtdk/storage/tables.py").open("a", encoding="utf-8") as file:
+        file.write('\nimport sys\nprint("code of the copy", file=sys.stderr)\n')
     done = machine.run("results/default/config.yaml")
     assert done.returncode == 0, done.stderr
     assert "code of the copy" in done.stderr
@@ -377,7 +377,9 @@ def test_snakemake_with_the_code_of_another_folder_is_refused_in_one_line(
 
 
 @pytest.mark.parametrize(
-    "module", [["sqrtdk.run", "d_k=4"], ["sqrtdk.verify", "results/default"]], ids=lambda m: m[0]
+    "module",
+    [["sqrtdk.run", "d_k=4"], ["sqrtdk.jobs.verify", "results/default"]],
+    ids=lambda m: m[0],
 )
 def test_a_command_by_hand_refuses_the_code_of_another_folder(
     tmp_path: Path, module: list[str]
@@ -751,8 +753,8 @@ esac
     )
     (base / "bin" / "conda").chmod(0o755)
     (base / "bin" / "activate").write_text('export PATH="$1/bin:$PATH" CONDA_USED=1\n', "utf-8")
-    with (root / "src/sqrtdk/tables.py").open("a", encoding="utf-8") as file:
-        file.write("\nprint(sys.executable, file=sys.stderr)\n")
+    with (root / "src/sqrtdk/storage/tables.py").open("a", encoding="utf-8") as file:
+        file.write("\nimport sys\nprint(sys.executable, file=sys.stderr)\n")
     done = snakemake_of(
         root, environment, "--sdm", "conda", "--", "results/default/config.yaml",
         PATH=f"{base}/bin:/usr/bin:/bin",

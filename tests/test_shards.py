@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sqrtdk import shards, tables
-from sqrtdk.keys import Column
+from sqrtdk.schema import Column
+from sqrtdk.storage import planning, shard_files
 
 COLUMNS = (Column("d_k", "An axis.", read=int, axis=True), Column("weight", "A metric."))
 RULES = {name: {"rule": "constant", "value": value} for value, name in enumerate("abc", start=1)}
@@ -22,7 +22,7 @@ def settings(d_k: list[int], seed: list[int], rules: str = "ab") -> dict[str, An
     }
 
 
-def cells(plan: shards.Plan, paths: Any) -> list[tuple[int, str, int]]:
+def cells(plan: planning.Plan, paths: Any) -> list[tuple[int, str, int]]:
     return [
         (plan.shards[path]["d_k"], rule, seed)
         for path in paths
@@ -31,13 +31,13 @@ def cells(plan: shards.Plan, paths: Any) -> list[tuple[int, str, int]]:
     ]
 
 
-def compute(plan: shards.Plan) -> None:
+def compute(plan: planning.Plan) -> None:
     for path in plan.missing:
-        tables.write_sealed(path, plan.shards[path], [], COLUMNS)
+        shard_files.write_sealed(path, plan.shards[path], [], COLUMNS)
 
 
-def plan(folder: Path, wanted: dict[str, Any], size: int = 4) -> shards.Plan:
-    return shards.plan(folder, wanted, COLUMNS, shard_seeds=size)
+def plan(folder: Path, wanted: dict[str, Any], size: int = 4) -> planning.Plan:
+    return planning.plan(folder, wanted, COLUMNS, shard_seeds=size)
 
 
 seeds = st.lists(st.integers(0, 30), min_size=1, unique=True).map(sorted)
@@ -47,7 +47,7 @@ seeds = st.lists(st.integers(0, 30), min_size=1, unique=True).map(sorted)
 def test_blocks_cover_the_seeds_exactly_once_and_are_not_longer_than_asked(
     seed: list[int], size: int
 ) -> None:
-    found = list(shards.blocks(seed, size))
+    found = list(planning.blocks(seed, size))
     assert [s for start, stop in found for s in range(start, stop)] == seed
     assert all(0 < stop - start <= size for start, stop in found)
 
@@ -96,7 +96,7 @@ def test_shards_that_add_nothing_are_not_used(tmp_path: Path) -> None:
 def test_other_columns_or_a_strange_file_make_no_shard(tmp_path: Path) -> None:
     wanted = settings([2], [0])
     compute(plan(tmp_path, wanted))
-    other = shards.plan(tmp_path, wanted, COLUMNS[:1], shard_seeds=4)
+    other = planning.plan(tmp_path, wanted, COLUMNS[:1], shard_seeds=4)
     assert other.missing
     (path,) = plan(tmp_path, wanted).shards
     for text in ("", "not a shard\n", "# [1]\n", '# {"d_k": 2}\n'):
@@ -122,16 +122,16 @@ def test_a_damaged_shard_is_left_alone_and_the_next_name_serves(tmp_path: Path) 
 
 def test_shards_that_other_code_made_do_not_serve(tmp_path: Path) -> None:
     wanted = settings([2], [0])
-    compute(shards.plan(tmp_path, wanted, COLUMNS, shard_seeds=4, code="old"))
-    assert shards.plan(tmp_path, wanted, COLUMNS, shard_seeds=4, code="new").missing
-    assert not shards.plan(tmp_path, wanted, COLUMNS, shard_seeds=4, code="old").missing
+    compute(planning.plan(tmp_path, wanted, COLUMNS, shard_seeds=4, code="old"))
+    assert planning.plan(tmp_path, wanted, COLUMNS, shard_seeds=4, code="new").missing
+    assert not planning.plan(tmp_path, wanted, COLUMNS, shard_seeds=4, code="old").missing
 
 
 def test_the_order_of_keys_and_arms_does_not_change_a_name() -> None:
     slab = settings([2], [0]) | {"d_k": 2, "seeds": [0, 1]}
     del slab["seed"]
     turned = dict(reversed(slab.items())) | {"scaling": dict(reversed(slab["scaling"].items()))}
-    assert shards.file_name(slab, COLUMNS) == shards.file_name(turned, COLUMNS)
+    assert planning.file_name(slab, COLUMNS) == planning.file_name(turned, COLUMNS)
 
 
 def test_an_experiment_without_scale_rules_is_cut_by_seeds_alone(tmp_path: Path) -> None:

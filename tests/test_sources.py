@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from sqrtdk import sources
 from sqrtdk.experiments.registry import EXPERIMENTS
+from sqrtdk.storage import code_digest
 
 PLAIN = """
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ EXPLAINED = PLAIN.replace("LIMIT = 3", 'LIMIT: int = 3  # why\n"""What it is."""
 def digest(folder: Path, text: str, *, measured: bool = False) -> str:
     path = folder / f"{abs(hash(text))}.py"
     path.write_text(text, encoding="utf-8")
-    return sources._digest([sources._code(path, measured=measured)])
+    return code_digest._digest([code_digest._code(path, measured=measured)])
 
 
 @pytest.mark.parametrize("measured", [False, True])
@@ -79,11 +79,11 @@ def test_what_only_writes_or_explains_is_no_part_of_what_is_measured(
 
 def test_a_digest_is_the_same_on_every_python_version() -> None:
     # From Python 3.11.7, 3.12.1 and 3.13.0, whose `ast.dump` of this text differ.
-    assert sources._digest([sources.serialize(ast.parse(PLAIN))]) == "145e277c22a9"
+    assert code_digest._digest([code_digest.serialize(ast.parse(PLAIN))]) == "145e277c22a9"
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_the_modules_that_word_errors_are_imported_and_in_no_digest(experiment: str) -> None:
-    module = f"sqrtdk.experiments.{experiment}"
-    left_out = set(sources.closure(module)) - set(sources._computing(module))
-    assert {path.stem for path in left_out} == {"commands", "disk"}
+    module = f"sqrtdk.experiments.{experiment}.measure"
+    left_out = set(code_digest.closure(module)) - set(code_digest._computing(module))
+    assert {path.stem for path in left_out} == {"command_line", "disk", "errors", "stdio"}

@@ -7,9 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sqrtdk import summary, tables
-from sqrtdk.experiments import scaling
-from sqrtdk.keys import Column
+from sqrtdk.experiments.scaling import measure as scaling
+from sqrtdk.schema import Column
+from sqrtdk.stats import agreement, summary
+from sqrtdk.storage import frames, tables
 
 SCHEMA = (
     Column("d_k", "An axis.", read=int, axis=True),
@@ -30,7 +31,7 @@ def test_a_table_has_one_row_per_axes_and_metric_in_order(tmp_path: Path) -> Non
     path = write(
         tmp_path / "runs.csv", "2,off,0,1,1,\n16,off,0,2,1,\n2,on,0,3,1,0.5\n2,on,1,5,1,\n"
     )
-    rows = summary.summarize(summary.read(path, SCHEMA), SCHEMA, {})
+    rows = summary.summarize(frames.read(path, SCHEMA), SCHEMA, {})
     assert [(row["d_k"], row["scaling"], row["metric"]) for row in rows] == [
         (2, "off", "entropy"),
         (2, "off", "norm"),
@@ -64,19 +65,19 @@ def test_floats_are_read_to_the_last_bit(tmp_path: Path) -> None:
     path = write(
         tmp_path / "runs.csv", "".join(f"2,off,{i},{x!r},1,1\n" for i, x in enumerate(values))
     )
-    assert list(summary.read(path, SCHEMA)["entropy"]) == values
+    assert list(frames.read(path, SCHEMA)["entropy"]) == values
 
 
 def test_a_table_of_another_version_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "runs.csv"
     path.write_text("d_k,scaling\n2,off\n", encoding="utf-8")
     with pytest.raises(tables.TableError, match=r"runs\.csv has the columns of another version"):
-        summary.read(path, SCHEMA)
+        frames.read(path, SCHEMA)
 
 
 def test_an_empty_field_of_a_required_column_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(tables.TableError, match="could not convert string to float"):
-        summary.read(write(tmp_path / "runs.csv", "2,off,0,,1,1\n"), SCHEMA)
+        frames.read(write(tmp_path / "runs.csv", "2,off,0,,1,1\n"), SCHEMA)
 
 
 def test_the_columns_are_the_contract() -> None:
@@ -88,20 +89,20 @@ def test_the_columns_are_the_contract() -> None:
 
 def test_normal_scores_are_as_likely_as_their_t_on_both_sides() -> None:
     # The 97.5 % quantile of Student's t with 19 degrees (tables) is that of the normal, 1.96.
-    scores = summary.normal_scores(np.array([2.093024, -2.093024, 0.0]), np.full(3, 20.0))
+    scores = agreement.normal_scores(np.array([2.093024, -2.093024, 0.0]), np.full(3, 20.0))
     assert scores[:2] == pytest.approx([1.959964, -1.959964], abs=1e-6)
     assert scores[2] == 0
     # With many seeds the two are one; at any size the score is a number.
-    assert summary.normal_scores(np.array([3.0]), np.array([1e9])) == pytest.approx(3.0)
-    huge = summary.normal_scores(np.array([-math.inf, -1e300, 1e300]), np.full(3, 100.0))
+    assert agreement.normal_scores(np.array([3.0]), np.array([1e9])) == pytest.approx(3.0)
+    huge = agreement.normal_scores(np.array([-math.inf, -1e300, 1e300]), np.full(3, 100.0))
     assert huge.tolist() == [huge[0], huge[0], -huge[0]]
     assert -38 < huge[0] < -37
 
 
-def gated(z: list[float], n_seeds: int) -> summary.Gate:
+def gated(z: list[float], n_seeds: int) -> agreement.Gate:
     axes = {"d_k": range(len(z)), "n_k": 2, "n_q": 1, "inputs": "gaussian", "dtype": "float64"}
     frame = pd.DataFrame({"z": z, "n_seeds": n_seeds, "metric": "norm"} | axes)
-    found = summary.gate(frame)
+    found = agreement.gate(frame)
     assert found is not None
     return found
 
@@ -109,8 +110,8 @@ def gated(z: list[float], n_seeds: int) -> summary.Gate:
 def test_the_gate_lets_right_code_through_at_its_fewest_seeds() -> None:
     # Student's t at the degrees of freedom of the fewest seeds: what right code gives.
     rng = np.random.default_rng(5)
-    tables_of_z = rng.standard_t(summary.GATED_SEEDS - 1, (200, 780))
-    passed = [gated(z.tolist(), summary.GATED_SEEDS).passed for z in tables_of_z]
+    tables_of_z = rng.standard_t(agreement.GATED_SEEDS - 1, (200, 780))
+    passed = [gated(z.tolist(), agreement.GATED_SEEDS).passed for z in tables_of_z]
     # Of 780 normal numbers one is beyond 4.5 in 1 of 190 tables: more than 6 of 200 are refused
     # once in 10 000 runs. Taken for normal as they are, these would be refused 34 times.
     assert sum(passed) >= 194
@@ -140,7 +141,7 @@ def test_the_gate_counts_a_mean_once_that_repeats_another_of_its_draw() -> None:
             for (metric, arm), value in z.items()
         ]
     )
-    found = summary.gate(frame)
+    found = agreement.gate(frame)
     # Three distinct means in each of two draws; the same z in another draw is another mean.
     assert found is not None
     assert (found.points, found.draws) == (6, 2)
@@ -151,6 +152,6 @@ def test_what_is_no_table_is_refused_in_one_line(tmp_path: Path, content: bytes)
     path = tmp_path / "runs.csv"
     path.write_bytes(content)
     with pytest.raises(tables.TableError) as refused:
-        summary.read(path, SCHEMA)
+        frames.read(path, SCHEMA)
     assert str(refused.value).startswith(f"{path} ")
     assert "\n" not in str(refused.value)

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from sqrtdk import cells, runs, summary, tables
-from sqrtdk.keys import Column
-from sqrtdk.report import files
+from sqrtdk.experiments import cells
+from sqrtdk.jobs import merge
+from sqrtdk.report import dictionary
+from sqrtdk.schema import Column
+from sqrtdk.storage import atomic, frames, guards, shard_files, tables
 
 COLUMNS = (
     Column("d_k", "An axis.", read=int, axis=True),
@@ -46,26 +48,26 @@ def test_a_missing_metric_is_an_error() -> None:
 
 def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
-    tables.write_atomically(path, "old")
+    atomic.write_atomically(path, "old")
     with pytest.raises(UnicodeEncodeError):
-        tables.write_atomically(path, "\ud800")
+        atomic.write_atomically(path, "\ud800")
     path.with_name("folder").mkdir()
     with pytest.raises(IsADirectoryError):
-        tables.write_atomically(path.with_name("folder"), "new")
+        atomic.write_atomically(path.with_name("folder"), "new")
     assert path.read_text(encoding="utf-8") == "old"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["folder", "table.csv"]
 
 
 def sealed(folder: Path) -> Path:
     path = folder / "shard.csv"
-    tables.write_sealed(path, SLAB, [row(), row(d_k=16)], COLUMNS)
+    shard_files.write_sealed(path, SLAB, [row(), row(d_k=16)], COLUMNS)
     return path
 
 
 def test_a_shard_reads_back_as_the_text_that_was_written(tmp_path: Path) -> None:
     path = sealed(tmp_path)
-    assert tables.read_slab(path) == SLAB
-    assert tables.read_sealed(path, COLUMNS) == [
+    assert shard_files.read_slab(path) == SLAB
+    assert shard_files.read_sealed(path, COLUMNS) == [
         ["2", "off", "0.1", "0.5"],
         ["16", "off", "0.1", "0.5"],
     ]
@@ -90,12 +92,12 @@ def test_any_damage_to_a_shard_is_noticed_and_named(tmp_path: Path, damage: obje
     path = sealed(tmp_path)
     path.write_text(damage(path.read_text(encoding="utf-8")), encoding="utf-8")
     with pytest.raises(tables.TableError, match=r"shard\.csv is damaged"):
-        tables.read_sealed(path, COLUMNS)
+        shard_files.read_sealed(path, COLUMNS)
 
 
 def test_a_shard_of_another_schema_is_refused(tmp_path: Path) -> None:
     with pytest.raises(tables.TableError, match="columns of another version"):
-        tables.read_sealed(sealed(tmp_path), COLUMNS[:-1])
+        shard_files.read_sealed(sealed(tmp_path), COLUMNS[:-1])
 
 
 def test_a_failing_cell_does_not_stop_the_others_and_is_named() -> None:
@@ -116,7 +118,7 @@ def test_a_failing_cell_does_not_stop_the_others_and_is_named() -> None:
 
 def test_merged_rows_are_sorted_as_numbers_and_each_cell_is_there_once() -> None:
     first, second = ["16", "off", "0.1", ""], ["2", "on", "0.2", ""]
-    lines = list(runs.merge([first, second, first], COLUMNS))
+    lines = list(merge.merge([first, second, first], COLUMNS))
     assert lines[1:] == ["2,on,0.2,\n", "16,off,0.1,\n"]
     assert lines[0] == ",".join(column.name for column in COLUMNS) + "\n"
 
@@ -125,9 +127,9 @@ def test_a_rule_of_the_same_name_in_an_old_shard_is_not_the_grids(tmp_path: Path
     path = tmp_path / "shard.csv"
     slab = {"d_k": 2, "scaling": {"a": {"value": 1}, "b": {"value": 2}}, "seeds": [0, 1]}
     both = [row() | {"scaling": name} for name in ("a", "b")]
-    tables.write_sealed(path, slab, both, COLUMNS)
+    shard_files.write_sealed(path, slab, both, COLUMNS)
     settings = {"d_k": [2], "scaling": {"a": {"value": 1}, "b": {"value": 3}}}
-    found = runs.rows_of(path, slab, settings, COLUMNS)
+    found = merge.rows_of(path, slab, settings, COLUMNS)
     assert [fields[1] for fields in found] == ["a"]
 
 
@@ -135,57 +137,57 @@ def test_shards_that_disagree_about_a_cell_are_refused() -> None:
     with pytest.raises(
         tables.TableError, match=r"two shards disagree about the cell \(16, 'off'\)"
     ):
-        list(runs.merge([["16", "off", "0.1", ""], ["16", "off", "0.2", ""]], COLUMNS))
+        list(merge.merge([["16", "off", "0.1", ""], ["16", "off", "0.2", ""]], COLUMNS))
 
 
 def test_a_table_that_was_changed_after_it_was_written_is_told_from_one_that_was_not(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "runs.csv"
-    assert not tables.is_changed(path)
-    tables.write_guarded(path, "a\n1\n")
+    assert not guards.is_changed(path)
+    guards.write_guarded(path, "a\n1\n")
     assert path.read_text(encoding="utf-8") == "a\n1\n"
-    assert not tables.is_changed(path)
+    assert not guards.is_changed(path)
     path.write_text("a\n2\n", encoding="utf-8")
-    assert tables.is_changed(path)
-    tables.write_guarded(path, "a\n2\n")
-    assert not tables.is_changed(path)
+    assert guards.is_changed(path)
+    guards.write_guarded(path, "a\n2\n")
+    assert not guards.is_changed(path)
     path.unlink()
-    assert not tables.is_changed(path)
+    assert not guards.is_changed(path)
 
 
 def test_of_every_file_that_was_changed_the_folder_tells_and_nothing_reads_it(
     tmp_path: Path,
 ) -> None:
     figure, table = tmp_path / "figures/one.png", tmp_path / "runs.csv"
-    tables.write_guarded(figure, b"\x89PNG")
-    tables.write_guarded(table, "d_k\n1\n")
-    assert tables.changed(tmp_path) == []
+    guards.write_guarded(figure, b"\x89PNG")
+    guards.write_guarded(table, "d_k\n1\n")
+    assert guards.changed(tmp_path) == []
     figure.write_bytes(b"\x89PNH")
     table.write_text("d_k\n2\n", encoding="utf-8")
-    assert tables.changed(tmp_path) == [table, figure]
+    assert guards.changed(tmp_path) == [table, figure]
     said = r"runs\.csv was changed after it was written; move it away or delete it"
     with pytest.raises(tables.TableError, match=said):
-        summary.read(table, COLUMNS[:1])
+        frames.read(table, COLUMNS[:1])
     with pytest.raises(tables.TableError, match=said):
-        files.read_rows(table)
+        dictionary.read_rows(table)
     # One that cannot be read, here because its name is one link to itself.
     figure.unlink()
     figure.symlink_to(figure)
-    assert tables.is_changed(figure)
+    assert guards.is_changed(figure)
 
 
 def test_a_table_without_a_digest_is_taken_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "runs.csv"
     path.write_text("a\n1\n", encoding="utf-8")
-    assert not tables.is_changed(path)
+    assert not guards.is_changed(path)
 
 
 @pytest.mark.parametrize("guard", [b"", b"\xff\xfe", b"x"])
 def test_a_digest_that_cannot_be_one_tells_of_a_change(tmp_path: Path, guard: bytes) -> None:
     path = tmp_path / "runs.csv"
-    tables.write_guarded(path, "a\n1\n")
+    guards.write_guarded(path, "a\n1\n")
     (tmp_path / ".runs.csv.sha256").write_bytes(guard)
-    assert tables.is_changed(path)
+    assert guards.is_changed(path)
     (tmp_path / "folder.csv").mkdir()
-    assert not tables.is_changed(tmp_path / "folder.csv")
+    assert not guards.is_changed(tmp_path / "folder.csv")

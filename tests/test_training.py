@@ -15,11 +15,19 @@ import pytest
 from conftest import snakemake
 
 from campaigns import verdicts_trained
-from sqrtdk import cells, claims, config, estimates, learning, rates, tables, twins
-from sqrtdk.experiments import training
-from sqrtdk.figures import FIGURES, style
-from sqrtdk.figures import training as figures
+from sqrtdk.config import errors, limits
+from sqrtdk.config import run as config_run
+from sqrtdk.experiments import cells
+from sqrtdk.experiments.registry import FIGURES
+from sqrtdk.experiments.training import claims as training_claims
+from sqrtdk.experiments.training import equivalence, rates
+from sqrtdk.experiments.training import figures as training_figures
+from sqrtdk.experiments.training import measure as training
+from sqrtdk.figures import style
+from sqrtdk.jobs import judge
 from sqrtdk.report import pivots
+from sqrtdk.stats import decisions, intervals
+from sqrtdk.storage import tables
 
 RULES = {
     "off": {"rule": "constant", "value": 1},
@@ -151,7 +159,7 @@ def test_scaling_keeps_the_signal_that_a_saturated_softmax_loses() -> None:
     ],
 )
 def test_bad_input_is_one_line(override: str, said: str) -> None:
-    with pytest.raises(config.ConfigError) as refused:
+    with pytest.raises(errors.ConfigError) as refused:
         learned.settings(override)
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
@@ -214,7 +222,7 @@ def test_a_run_is_refused_by_the_memory_of_its_lists(monkeypatch: pytest.MonkeyP
         return 0
 
     monkeypatch.setattr(training, "memory", memory)
-    config.check_memory(config.Run("mine", 50, {"training": learned.settings()}))
+    limits.check_memory(config_run.Run("mine", 50, {"training": learned.settings()}))
     assert seen[0]["learning_rate"] == [0.01, 0.1]
     assert list(seen[0]["scaling"]) == ["off", "on"]
 
@@ -405,12 +413,12 @@ def test_the_interval_of_a_median_covers_it_in_95_of_100_samples() -> None:
     rng = np.random.default_rng(0)
     for count, expected in ((6, 1 - 2 / 64), (9, 1 - 2 * 10 / 512), (12, 1 - 2 * 79 / 4096)):
         samples = rng.exponential(size=(4000, count))
-        ends = np.array([estimates.median_interval(sample) for sample in samples])
+        ends = np.array([intervals.median_interval(sample) for sample in samples])
         inside = (ends[:, 0] <= math.log(2)) & (math.log(2) <= ends[:, 1])
         # Four standard errors of a share of 4000.
         assert abs(inside.mean() - expected) < 4 * math.sqrt(0.05 * 0.95 / 4000)
         assert expected >= 0.95
-    assert np.isnan(estimates.median_interval(np.arange(5.0))).all()
+    assert np.isnan(intervals.median_interval(np.arange(5.0))).all()
 
 
 # Twins and claims
@@ -427,7 +435,7 @@ def test_twins_of_a_real_run_are_the_runs_of_the_table() -> None:
     # At d_k = 16 the factors are powers of two, and Adam rounds alike; at 64 it amplifies rounding.
     adam = found[found["optimizer"] == "adam"]
     assert adam.loc[adam["d_k"] == 16, "difference"].max() == 0
-    assert adam["difference"].max() < learning.SAME
+    assert adam["difference"].max() < training_claims.SAME
 
 
 def test_no_twins_without_the_arm_that_they_are_twins_of() -> None:
@@ -466,8 +474,8 @@ def rates_table(
 def judged(
     table: pd.DataFrame, name: str = "rates", rules: Any = RULES, claim: str = ""
 ) -> dict[str, Any]:
-    run = config.Run("mine", 50, {"training": {"scaling": rules}})
-    ledger = claims.ledger(run, {}, {("training", name): table})
+    run = config_run.Run("mine", 50, {"training": {"scaling": rules}})
+    ledger = judge.ledger(run, {}, {("training", name): table})
     claim = claim or {"rates": "training", "twins": "training_twin"}[name]
     return {row["claim"]: row for row in ledger}[claim]
 
@@ -529,7 +537,7 @@ def test_the_outer_ends_decide() -> None:
 def test_the_verdict_is_the_one_of_the_rule(
     low: float, high: float, large: str, small: str
 ) -> None:
-    for d_k, expected in ((learning.LARGE, large), (learning.LARGE - 1, small)):
+    for d_k, expected in ((decisions.LARGE, large), (decisions.LARGE - 1, small)):
         found = judged(rates_table({d_k: ((low + high) / 2, low, high)}))
         if found["verdict"] == "not measured":
             assert expected in found["condition"]
@@ -684,7 +692,7 @@ def test_pairs_that_never_got_there_are_counted_apart() -> None:
 
 def draw(what: str, found: dict[str, pd.DataFrame]) -> Any:
     with style.context():
-        figure = figures.BUILD[what](found)
+        figure = training_figures.BUILD[what](found)
         figure.canvas.draw()
     return figure
 
@@ -798,12 +806,12 @@ def test_the_workflow_makes_the_tables_and_judges_them(tmp_path: Path) -> None:
 
 def test_losses_of_nothing_do_not_differ_and_those_of_one_alone_do() -> None:
     zero, nan = np.array([0.0, 1.0]), np.array([math.nan, 1.0])
-    assert twins._difference(zero, zero) == twins._difference(nan, nan) == 0
-    assert twins._difference(zero, np.array([0.1, 1.0])) == INF
-    assert twins._difference(nan, zero) == twins._difference(zero, nan) == INF
-    assert twins._difference(np.array([2.0]), np.array([2.5])) == 0.25
+    assert equivalence._difference(zero, zero) == equivalence._difference(nan, nan) == 0
+    assert equivalence._difference(zero, np.array([0.1, 1.0])) == INF
+    assert equivalence._difference(nan, zero) == equivalence._difference(zero, nan) == INF
+    assert equivalence._difference(np.array([2.0]), np.array([2.5])) == 0.25
 
 
 def test_twin_rates_are_those_of_the_text() -> None:
-    assert twins.twin_rate(0.5, factor=1 / 16, optimizer="sgd") == 0.5 / 16
-    assert twins.twin_rate(0.5, factor=1 / 16, optimizer="adam") == 0.5 / 4
+    assert equivalence.twin_rate(0.5, factor=1 / 16, optimizer="sgd") == 0.5 / 16
+    assert equivalence.twin_rate(0.5, factor=1 / 16, optimizer="adam") == 0.5 / 4

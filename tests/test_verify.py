@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 from conftest import Run, process
 
-from sqrtdk import cells, config, tables, verify
-from sqrtdk.experiments import scaling
+from sqrtdk.config import compose
+from sqrtdk.experiments import cells
+from sqrtdk.experiments.scaling import measure as scaling
+from sqrtdk.jobs import verify
+from sqrtdk.storage import atomic, code_digest, tables
 
 RULES = {
     "off": {"rule": "constant", "value": 1},
@@ -45,12 +48,12 @@ def check(in_process: Callable[..., Run]) -> Check:
 
 
 def configured(folder: Path, *overrides: str) -> None:
-    run = config.compose(["grid=smoke", "experiments=scaling", *overrides], {})
+    run = compose.compose(["grid=smoke", "experiments=scaling", *overrides], {})
     (folder / "config.yaml").write_text(run.to_yaml(), encoding="utf-8")
 
 
 def test_todays_code_reproduces_the_reference(measured: list[tables.Row]) -> None:
-    found = verify.compare(measured, verify.read(verify.REFERENCE))
+    found = verify.compare(measured, verify.read(code_digest.REFERENCE))
     assert found.differ == []
     assert found.lacking == 0
     assert found.agree == found.cells * (len(scaling.COLUMNS) - 7) == 32 * 40
@@ -63,9 +66,9 @@ def test_a_number_that_is_off_is_named_with_its_cell(
     off[3]["entropy_nats"] *= 1 + 1e-9
     off[4]["grad_q_rms"] *= 1 + 1e-13
     path = tmp_path / "scaling/runs.csv"
-    tables.write_atomically(path, tables.text(off, scaling.COLUMNS))
+    atomic.write_atomically(path, tables.text(off, scaling.COLUMNS))
     configured(tmp_path)
-    done = process(tmp_path, "sqrtdk.verify", str(tmp_path))
+    done = process(tmp_path, "sqrtdk.jobs.verify", str(tmp_path))
     assert done.returncode == 1
     (line, total) = done.stdout.splitlines()
     assert line.startswith("sqrtdk: d_k=1 n_k=16 n_q=64 inputs=gaussian dtype=float64 scaling=on")
@@ -80,19 +83,19 @@ def test_a_run_with_other_cells_has_nothing_to_compare(
 ) -> None:
     path = tmp_path / "scaling/runs.csv"
     others = [row | {"d_k": 3} for row in measured]
-    tables.write_atomically(path, tables.text(others, scaling.COLUMNS))
+    atomic.write_atomically(path, tables.text(others, scaling.COLUMNS))
     done = check(tmp_path)
     assert done.returncode == 1
     assert "has none of the cells of the reference" in done.stderr
     some = [*measured[:5], *others]
-    found = verify.compare(some, verify.read(verify.REFERENCE))
+    found = verify.compare(some, verify.read(code_digest.REFERENCE))
     assert (found.cells, found.lacking) == (5, 27)
 
 
 def test_cells_that_mean_something_else_are_not_compared(
     measured: list[tables.Row], tmp_path: Path, check: Check
 ) -> None:
-    tables.write_atomically(tmp_path / "scaling/runs.csv", tables.text(measured, scaling.COLUMNS))
+    atomic.write_atomically(tmp_path / "scaling/runs.csv", tables.text(measured, scaling.COLUMNS))
     assert "1280 of 1280 numbers agree" in check(tmp_path).stdout
     redefined = check(tmp_path, "scale_rules.on.exponent=0.4")
     assert "640 of 640 numbers agree" in redefined.stdout
@@ -104,7 +107,7 @@ def test_cells_that_mean_something_else_are_not_compared(
 def test_what_is_no_table_is_answered_in_one_line(
     tmp_path: Path, check: Check, content: bytes
 ) -> None:
-    tables.write_atomically(tmp_path / "scaling/runs.csv", content)
+    atomic.write_atomically(tmp_path / "scaling/runs.csv", content)
     done = check(tmp_path)
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1

@@ -17,11 +17,16 @@ import yaml
 from conftest import by_hand, snakemake
 from test_report import check
 
-from sqrtdk import cells, config, matrices, tables
-from sqrtdk.experiments import worked_example
-from sqrtdk.figures import matrix, style
-from sqrtdk.figures import worked_example as figures
+from sqrtdk.config import compose as config_compose
+from sqrtdk.config import errors as config_errors
+from sqrtdk.config import resolve
+from sqrtdk.experiments import cells
+from sqrtdk.experiments.worked_example import figures as worked_example_figures
+from sqrtdk.experiments.worked_example import matrices, plot_matrix
+from sqrtdk.experiments.worked_example import measure as worked_example
+from sqrtdk.figures import style
 from sqrtdk.report.page import render
+from sqrtdk.storage import atomic, tables
 
 Rows = list[list[Any]]
 DIGITS = Path(__file__).with_name("worked_example.csv")
@@ -266,7 +271,7 @@ def test_rows_and_columns_have_names_and_a_token_has_one_everywhere() -> None:
 
 
 def compose(*overrides: str, **values: Any) -> dict[str, dict[str, Any]]:
-    return config.compose([GRID, *overrides], values).settings
+    return config_compose.compose([GRID, *overrides], values).settings
 
 
 def test_keys_for_all_experiments_leave_the_example_alone() -> None:
@@ -281,23 +286,23 @@ def test_keys_for_all_experiments_leave_the_example_alone() -> None:
 def test_under_its_name_its_seed_may_be_another() -> None:
     assert compose(worked_example={"seed": 7}, seeds=8)["worked_example"] == {"seed": [7]}
     assert compose("worked_example={seed: 7}")["worked_example"] == {"seed": [7]}
-    with pytest.raises(config.ConfigError, match="unknown key 'd_k' in worked_example"):
+    with pytest.raises(config_errors.ConfigError, match="unknown key 'd_k' in worked_example"):
         compose(worked_example={"d_k": 7})
 
 
 @pytest.mark.parametrize("key", ["seed", "seeds"])
 def test_a_key_that_only_the_example_has_is_refused_with_the_way_to_change_it(key: str) -> None:
     said = f"{key}: worked_example is an example.*worked_example='{{{key}: 8}}' changes"
-    with pytest.raises(config.ConfigError, match=said):
+    with pytest.raises(config_errors.ConfigError, match=said):
         compose(experiments="worked_example", **{key: 8})
 
 
 @pytest.mark.parametrize("others", [{}, {"experiments": "worked_example"}])
 def test_its_configuration_comes_back_from_a_file(tmp_path: Path, others: dict[str, str]) -> None:
-    run = config.compose([GRID], {"worked_example": {"seed": [3, 9]}, **others})
+    run = config_compose.compose([GRID], {"worked_example": {"seed": [3, 9]}, **others})
     (tmp_path / "config.yaml").write_text(run.to_yaml(), encoding="utf-8")
-    assert config.load(tmp_path / "config.yaml") == run
-    assert config.compose([], yaml.safe_load(run.to_yaml())) == run
+    assert resolve.load(tmp_path / "config.yaml") == run
+    assert config_compose.compose([], yaml.safe_load(run.to_yaml())) == run
 
 
 # Tables as matrices
@@ -332,7 +337,9 @@ def luminance(rgb: tuple[float, ...]) -> float:
 def test_digits_are_readable_on_every_tint_in_the_light_and_in_the_dark(
     ink: str, paper: str
 ) -> None:
-    css = (Path(figures.__file__).parents[1] / "report/page.css").read_text(encoding="utf-8")
+    css = (
+        Path(worked_example_figures.__file__).parents[2] / "report/templates/page.css"
+    ).read_text(encoding="utf-8")
     assert f"--paper: {paper}; --ink: {ink}" in css
     text, ground = map(matplotlib.colors.to_rgb, (ink, paper))
     for value in np.linspace(-1, 1, 41):
@@ -350,12 +357,12 @@ def test_digits_are_readable_on_every_tint_in_the_light_and_in_the_dark(
 
 def page(folder: Path, seed: int = 42) -> str:
     """A report from the example's table and configuration alone."""
-    run = config.compose(
+    run = config_compose.compose(
         [GRID], {"worked_example": {"seed": seed}, "experiments": "worked_example"}
     )
-    tables.write_atomically(folder / "config.yaml", run.to_yaml())
+    atomic.write_atomically(folder / "config.yaml", run.to_yaml())
     text = tables.text(table(seed), worked_example.COLUMNS)
-    tables.write_atomically(folder / "worked_example/runs.csv", text)
+    atomic.write_atomically(folder / "worked_example/runs.csv", text)
     return render(folder)
 
 
@@ -443,21 +450,23 @@ def test_products_of_the_shown_digits_are_right_to_their_rounding(tmp_path: Path
 
 def test_a_page_of_several_seeds_shows_the_first_and_says_so(tmp_path: Path) -> None:
     values = {"worked_example": {"seed": [3, 9]}, "experiments": "worked_example"}
-    tables.write_atomically(tmp_path / "config.yaml", config.compose([GRID], values).to_yaml())
+    atomic.write_atomically(
+        tmp_path / "config.yaml", config_compose.compose([GRID], values).to_yaml()
+    )
     rows = sorted(table(3) + table(9), key=tables.axes_of(worked_example.COLUMNS))
     text = tables.text(rows, worked_example.COLUMNS)
-    tables.write_atomically(tmp_path / "worked_example/runs.csv", text)
+    atomic.write_atomically(tmp_path / "worked_example/runs.csv", text)
     both = render(tmp_path)
     assert "drawn with seed 3 (the first of 2 in the table)" in words(both)
     assert shown_tables(both) == shown_tables(page(tmp_path, 3))
 
 
 def test_the_page_of_a_run_without_it_does_not_name_it(tmp_path: Path) -> None:
-    run = config.compose([GRID], {"experiments": "precision"})
-    tables.write_atomically(tmp_path / "config.yaml", run.to_yaml())
+    run = config_compose.compose([GRID], {"experiments": "precision"})
+    atomic.write_atomically(tmp_path / "config.yaml", run.to_yaml())
     assert 'id="example"' not in render(tmp_path)
     # An earlier run of this name left its table.
-    tables.write_atomically(
+    atomic.write_atomically(
         tmp_path / "worked_example/runs.csv", tables.text(table(), worked_example.COLUMNS)
     )
     assert 'id="example"' not in render(tmp_path)
@@ -468,10 +477,10 @@ def test_the_page_of_a_run_without_it_does_not_name_it(tmp_path: Path) -> None:
 DIGIT = r"−?\d\.\d{4}"
 
 
-@pytest.mark.parametrize("what", figures.BUILD)
+@pytest.mark.parametrize("what", worked_example_figures.BUILD)
 def test_a_figure_prints_the_digits_of_the_table_in_their_cells(what: str) -> None:
     with style.context():
-        figure = figures.BUILD[what]({"runs": pd.DataFrame(table())})
+        figure = worked_example_figures.BUILD[what]({"runs": pd.DataFrame(table())})
     shown = [tuple(t.get_text() for t in axes.texts) for axes in figure.axes]
     arrays = {
         "projections": ["x", "W_q", "q", "W_k", "k", "W_v", "v"],
@@ -491,10 +500,10 @@ def test_a_figure_prints_the_digits_of_the_table_in_their_cells(what: str) -> No
         assert {round(x % 1, 9) for x, _ in places} == {0.93}
 
 
-@pytest.mark.parametrize("what", figures.BUILD)
+@pytest.mark.parametrize("what", worked_example_figures.BUILD)
 def test_nothing_of_a_figure_overlaps_or_leaves_it(what: str) -> None:
     with style.context():
-        figure = figures.BUILD[what]({"runs": pd.DataFrame(table())})
+        figure = worked_example_figures.BUILD[what]({"runs": pd.DataFrame(table())})
         figure.draw_without_rendering()
     texts = [t for t in (*figure.texts, *(t for a in figure.axes for t in a.texts)) if t.get_text()]
     boxes = [t.get_window_extent() for t in texts]
@@ -507,7 +516,7 @@ def test_nothing_of_a_figure_overlaps_or_leaves_it(what: str) -> None:
         for other, rest in zip(texts[:place], boxes[:place], strict=True):
             assert not box.overlaps(rest), (text.get_text(), other.get_text())
     digits = [box for t, box in zip(texts, boxes, strict=True) if re.fullmatch(DIGIT, t.get_text())]
-    assert max(box.width for box in digits) < matrix.CELL[0] * figure.dpi
+    assert max(box.width for box in digits) < plot_matrix.CELL[0] * figure.dpi
 
 
 # The workflow
@@ -522,7 +531,9 @@ def test_one_command_makes_its_table_and_figures_whatever_the_sweeps_are(tmp_pat
         table(), worked_example.COLUMNS
     )
     assert sorted(path.name for path in (run / "figures").glob("[!.]*")) == sorted(
-        f"worked_example-{what}.{kind}" for what in figures.BUILD for kind in ("png", "svg")
+        f"worked_example-{what}.{kind}"
+        for what in worked_example_figures.BUILD
+        for kind in ("png", "svg")
     )
     assert not (run / "worked_example/summary.csv").exists()
 
@@ -538,7 +549,7 @@ def test_alone_and_with_another_seed_it_has_a_report(tmp_path: Path) -> None:
     text = (run / "report.html").read_text(encoding="utf-8")
     check(text)
     assert shown_tables(text) == shown_tables(page(tmp_path / "alone", 7))
-    for what in figures.BUILD:
+    for what in worked_example_figures.BUILD:
         assert f'id="figure-worked_example-{what}"' in text
 
 

@@ -18,10 +18,9 @@ from typing import Any
 import pytest
 from conftest import HANG, ROOT, SMOKE, Run, by_hand, environment, snakemake
 
-from sqrtdk import sources, tables
-from sqrtdk.experiments import scaling
-from sqrtdk.experiments.registry import EXAMPLES, EXPERIMENTS
-from sqrtdk.figures import FIGURES
+from sqrtdk.experiments.registry import EXAMPLES, EXPERIMENTS, FIGURES
+from sqrtdk.experiments.scaling import measure as scaling
+from sqrtdk.storage import atomic, code_digest
 
 TINY = ("d_k=[1,4]", "n_k=4", "n_q=3", "seeds=2")
 # Which profile it reads, and that it builds the graph.
@@ -156,7 +155,7 @@ def test_snakemakes_own_report_is_made_with_captions(smoke: Path, tmp_path: Path
         page = b"".join(view.read(name) for name in view.namelist())
     for experiment, names in FIGURES.items():
         for what in names:
-            caption = ROOT / f"src/sqrtdk/report/captions/{experiment}-{what}.rst"
+            caption = ROOT / f"src/sqrtdk/experiments/{experiment}/captions/{experiment}-{what}.rst"
             # docutils takes the title for the document's; the text below it is the caption.
             words = caption.read_text(encoding="utf-8").splitlines()[3].split()[:5]
             assert " ".join(words).encode() in page, caption
@@ -321,7 +320,7 @@ def heeding(number: signal.Signals, *command: str) -> list[str]:
 
 def test_a_closed_terminal_ends_a_run_that_has_nowhere_to_say_so() -> None:
     program = (
-        "import os, signal, time; from sqrtdk import interrupts; interrupts.install(); "
+        "import os, signal, time; from sqrtdk.system import interrupts; interrupts.install(); "
         "os.close(2); os.kill(os.getpid(), signal.SIGHUP); signal.pause()"
     )
     done = subprocess.run(heeding(signal.SIGHUP, sys.executable, "-c", program), timeout=HANG)
@@ -351,7 +350,7 @@ def test_a_failing_cell_is_named_and_the_rest_is_finished(tmp_path: Path) -> Non
     size = "    n_k, d_v = arrays.v.shape[1:]\n"
     fault = "    if any(getattr(rule, 'value', 0) == 7 for rule in rules):\n"
     fault += "        raise OverflowError('too large')\n"
-    edit(tmp_path, "experiments/scaling.py", size, fault + size)
+    edit(tmp_path, "experiments/scaling/measure.py", size, fault + size)
     rule = "hydra=scale_rules.big={rule:constant,value:7}"
     done = snakemake(
         tmp_path, table(), "--config", "name=mine", "d_k=[1,4]", "n_k=2", "n_q=2",
@@ -385,7 +384,7 @@ def test_a_killed_run_goes_on_with_the_same_command(smoke: Path, tmp_path: Path)
 def test_a_second_run_at_the_same_time_is_refused_and_a_dry_run_is_not(tmp_path: Path) -> None:
     # Half files: of the run at work while there is one, and of a killed one after it.
     half = [
-        tmp_path / "results" / folder / f".any.csv.x1y2{tables.PARTIAL}"
+        tmp_path / "results" / folder / f".any.csv.x1y2{atomic.PARTIAL}"
         for folder in ("shards/scaling", "mine/scaling", "benchmarks")
     ]
     for path in half:
@@ -454,7 +453,7 @@ def modules() -> list[str]:
     found = []
     for name in commands():
         name = {
-            "{params.module}": "sqrtdk.figures.*",
+            "{params.module}": "sqrtdk.experiments.*.figures",
             "sqrtdk.report": "sqrtdk.report.__main__",
         }.get(name, name)
         name = name.replace("{wildcards.experiment}", "*")
@@ -492,7 +491,7 @@ def test_what_a_rule_lists_is_what_its_module_imports() -> None:
         imported |= json.loads(line)
     assert list(imported) == list(dict.fromkeys(modules()))
     for module, files in imported.items():
-        assert [str(path) for path in sources.closure(module)] == files
+        assert [str(path) for path in code_digest.closure(module)] == files
 
 
 def test_every_rule_that_runs_a_module_lists_its_code() -> None:
@@ -503,7 +502,7 @@ def test_every_rule_that_runs_a_module_lists_its_code() -> None:
     assert len(rules) == len(commands())
     for rule, module in zip(rules, commands(), strict=True):
         listed = re.findall(r'(?:code|prose)\(f?"([^"]+)"\)', rule)
-        named = module.replace("{params.module}", "sqrtdk.figures.{experiment}")
+        named = module.replace("{params.module}", "sqrtdk.experiments.{experiment}.figures")
         if "results/shards/" in rule:
             # Its address has the code's digest.
             assert listed == []
@@ -536,10 +535,10 @@ SUMMARIZED = {"measure", "merge", "contrast", "curve", "summarize", "cross", "dr
 
 DEPENDING = {
     "report/page.py": set(),
-    "figures/scaling.py": {"draw_scaling"},
-    "crossings.py": {"cross", "draw_scaling"},
-    "theory.py": SUMMARIZED - {"measure", "merge"} | {"expect"},
-    "cells.py": SUMMARIZED | {"exemplify", "spread"},
+    "experiments/scaling/figures.py": {"draw_scaling"},
+    "experiments/scaling/crossings.py": {"cross", "draw_scaling"},
+    "theory/expectations.py": SUMMARIZED - {"measure", "merge"} | {"expect"},
+    "experiments/cells.py": SUMMARIZED | {"exemplify", "spread"},
 }
 """Modules, and the rules of `scaling` that run again once they were edited."""
 
@@ -561,29 +560,44 @@ def test_an_edited_module_runs_again_exactly_what_depends_on_it(
 
 
 def test_edited_docstrings_comments_and_errors_run_nothing_again(project: Path) -> None:
-    for module in ("cells", "crossings", "disk", "figures/scaling", "scales", "tables", "theory"):
+    for module in (
+        "experiments/cells",
+        "experiments/scaling/crossings",
+        "core/scale_rules",
+        "storage/tables",
+        "theory/points",
+    ):
         edit(project, f"{module}.py", '"""', '"""Edited. ')
         edit(project, f"{module}.py", "", "# edited\n")
-    edit(project, "disk.py", "of {} is full", "of {} has no room")
-    edit(project, "commands.py", "is not JSON", "is no JSON")
-    edit(project, "tables.py", "does not match its digest", "is not that of its digest")
-    edit(project, "cells.py", "the first seed and the one after", "the first seed and one after")
-    edit(project, "runs.py", "two shards disagree", "some shards disagree")
+    edit(project, "system/disk.py", "of {} is full", "of {} has no room")
+    edit(project, "system/errors.py", "is not JSON", "is no JSON")
+    edit(
+        project, "storage/shard_files.py", "does not match its digest", "is not that of its digest"
+    )
+    edit(
+        project,
+        "experiments/cells.py",
+        "the first seed and the one after",
+        "the first seed and one after",
+    )
+    edit(project, "jobs/merge.py", "two shards disagree", "some shards disagree")
     assert planned(project) == set()
 
 
 def test_an_edited_meaning_of_a_column_or_key_measures_nothing_again(project: Path) -> None:
-    edit(project, "keys.py", "Number of keys that", "How many keys")
-    edit(project, "experiments/scaling.py", "Largest weight of a", "The largest weight of a")
+    edit(project, "schema.py", "Number of keys that", "How many keys")
+    edit(
+        project, "experiments/scaling/measure.py", "Largest weight of a", "The largest weight of a"
+    )
     rules = SUMMARIZED - {"measure"} | {"exemplify", "spread", "configure"}
     assert planned(project) == rules
     assert run_project(project).returncode == 0
 
 
 def test_code_that_comes_back_is_noticed_without_snakemakes_records(project: Path) -> None:
-    edit(project, "crossings.py", "", "BACK = 1\n")
+    edit(project, "experiments/scaling/crossings.py", "", "BACK = 1\n")
     assert run_project(project).returncode == 0
-    edit(project, "crossings.py", "BACK = 1\n", "")
+    edit(project, "experiments/scaling/crossings.py", "BACK = 1\n", "")
     assert planned(project) == {"cross", "draw_scaling"}
     assert run_project(project).returncode == 0
     shutil.rmtree(project / ".snakemake")

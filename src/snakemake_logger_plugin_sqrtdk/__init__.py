@@ -4,7 +4,7 @@ import argparse
 import os
 
 from sqrtdk import home
-from sqrtdk.progress import LogHandler, refuse_option
+from sqrtdk.workflow.progress import LogHandler, refuse_option
 
 __all__ = ["LogHandler"]
 

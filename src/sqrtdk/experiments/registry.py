@@ -3,20 +3,18 @@
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-from sqrtdk.cells import Cell
-from sqrtdk.experiments import (
-    capacity,
-    encoder_decoder,
-    precision,
-    projections,
-    reach,
-    related,
-    scaling,
-    score_width,
-    training,
-    worked_example,
-)
-from sqrtdk.keys import Column, Key
+from sqrtdk.experiments.capacity import measure as capacity
+from sqrtdk.experiments.cells import Cell
+from sqrtdk.experiments.encoder_decoder import measure as encoder_decoder
+from sqrtdk.experiments.precision import measure as precision
+from sqrtdk.experiments.projections import measure as projections
+from sqrtdk.experiments.reach import measure as reach
+from sqrtdk.experiments.related import measure as related
+from sqrtdk.experiments.scaling import measure as scaling
+from sqrtdk.experiments.score_width import measure as score_width
+from sqrtdk.experiments.training import measure as training
+from sqrtdk.experiments.worked_example import measure as worked_example
+from sqrtdk.schema import Column, Key
 
 
 class Experiment(Protocol):
@@ -63,3 +61,41 @@ EXPERIMENTS: dict[str, Experiment] = {
 EXAMPLES = frozenset({"worked_example"})
 """Experiments that are one example, not a sample: keys for all experiments leave their numbers
 alone, and nothing is summarized over their seeds."""
+
+
+FIGURES = {
+    "scaling": (
+        "entropy",
+        "max_weight",
+        "gradients",
+        "gradients_k_v",
+        "dead_entries",
+        "tails",
+        "weights",
+        "logit_std",
+        "collapse",
+        "onset",
+    ),
+    "related": ("entropy", "gradients", "cosines"),
+    "precision": ("errors",),
+    "worked_example": ("projections", "attention", "gradients"),
+    "training": ("curves", "steps", "rates", "noise"),
+    "projections": ("accuracy",),
+    "encoder_decoder": ("length", "curves"),
+    "capacity": ("hidden",),
+    "score_width": ("d_k",),
+    "reach": ("distance",),
+}
+
+TABLES = {
+    "scaling": ("summary", "exact", "crossings", "tails", "weights"),
+    "related": ("summary", "exact", "cosines"),
+    "precision": ("summary",),
+    "worked_example": ("runs",),
+    "training": ("summary", "rates", "twins"),
+    "projections": ("summary",),
+    "encoder_decoder": ("summary",),
+    "capacity": ("summary",),
+    "score_width": ("summary",),
+    "reach": ("summary",),
+}

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from sqrtdk import keys
+from sqrtdk import schema
 from sqrtdk.figures import style
 from sqrtdk.figures.panels import (
     End,
@@ -28,7 +28,7 @@ from sqrtdk.figures.panels import (
     size_axis,
 )
 from sqrtdk.figures.style import INK, WHERE, Look
-from sqrtdk.keys import Column, Key
+from sqrtdk.schema import Column, Key
 
 Looks = Mapping[str, Look]
 Curves = Mapping[str, pd.DataFrame]
@@ -183,7 +183,7 @@ def build_lines(
     across: str = "n_k",
     where: Sequence[str] = WHERE,
     mean: str = "mean",
-    x: Key | Column = keys.D_K,
+    x: Key | Column = schema.D_K,
     count: bool = False,
 ) -> Figure:
     """A figure of metrics against `x`; `refer` adds a panel's reference lines.

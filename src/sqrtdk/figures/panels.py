@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
-from sqrtdk import keys
+from sqrtdk import schema
 from sqrtdk.figures import style
 from sqrtdk.figures.style import WHERE
-from sqrtdk.keys import Column, Key
+from sqrtdk.schema import Column, Key
 
 WIDTH, HEIGHT = 2.05, 1.9
 """Inches of a panel without its labels, about."""
@@ -62,7 +62,7 @@ def panels(
     across: str = "n_k",
     where: Sequence[str] = WHERE,
     margin: int,
-    x: Key | Column = keys.D_K,
+    x: Key | Column = schema.D_K,
 ) -> tuple[Figure, list[Panel]]:
     """A figure with a panel for every row and group in which one of the row's metrics exists.
 

@@ -19,7 +19,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from sqrtdk import tables
+from sqrtdk.storage import guards
 
 INK = "#222222"
 RULE = "#cccccc"
@@ -105,7 +105,7 @@ def save(figure: Figure, folder: Path, name: str) -> None:
             content = buffer.getvalue()
             if suffix == "svg":
                 content = _shorter(content)
-            tables.write_guarded(folder / f"{name}.{suffix}", content)
+            guards.write_guarded(folder / f"{name}.{suffix}", content)
 
 
 def _shorter(svg: bytes) -> bytes:

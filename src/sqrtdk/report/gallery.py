@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from sqrtdk.figures import FIGURES
+from sqrtdk.experiments.registry import FIGURES
 from sqrtdk.report import svg
-from sqrtdk.report.files import read_rows
+from sqrtdk.report.dictionary import read_rows
 
-CAPTIONS = Path(__file__).resolve().parent / "captions"
+EXPERIMENT_FILES = Path(__file__).resolve().parents[1] / "experiments"
 
 LARGEST = 1_500_000
 """Bytes of a drawing in the page. A larger one, of a grid with dozens of panels, is a picture."""
@@ -55,7 +55,7 @@ def figures(folder: Path, experiments: Iterable[str]) -> list[Figure]:
             path = folder / "figures" / f"{stem}.svg"
             if not path.is_file():
                 continue
-            caption = read_caption(CAPTIONS / f"{stem}.rst", stem)
+            caption = read_caption(EXPERIMENT_FILES / experiment / "captions" / f"{stem}.rst", stem)
             note = seeds(read_rows(folder / SOURCES.get(stem, f"{experiment}/summary.csv")))
             description = " ".join([*caption.paragraphs, note])
             words = {"title": caption.title, "description": description}

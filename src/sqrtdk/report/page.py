@@ -8,46 +8,54 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from sqrtdk import claims, config, decisions, questions, rates, summary, tails
-from sqrtdk.experiments import training
+from sqrtdk.claims import claim
+from sqrtdk.config import entries, errors, yaml_reader
+from sqrtdk.experiments import questions
 from sqrtdk.experiments.registry import EXPERIMENTS
-from sqrtdk.report import files, gallery, pivots, words
-from sqrtdk.report.example import Example
-from sqrtdk.report.files import read_rows
-from sqrtdk.tables import read_record
+from sqrtdk.experiments.scaling import tails
+from sqrtdk.experiments.training import measure as training
+from sqrtdk.experiments.training import rates
+from sqrtdk.experiments.worked_example.section import Example
+from sqrtdk.report import dictionary, gallery, pivots, prose
+from sqrtdk.report.dictionary import read_rows
+from sqrtdk.stats import agreement, decisions, summary
+from sqrtdk.storage import frames
+from sqrtdk.storage.tables import read_record
 
-HERE = Path(__file__).resolve().parent
+HERE = Path(__file__).resolve().parent / "templates"
+
+EXPERIMENT_FILES = Path(__file__).resolve().parents[1] / "experiments"
 
 
 def render(folder: Path) -> str:
     """The whole page of the run in a folder."""
     environment = Environment(
-        loader=FileSystemLoader(HERE),
+        loader=FileSystemLoader([HERE, EXPERIMENT_FILES]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters["prose"] = words.prose
+    environment.filters["prose"] = prose.prose
     return environment.get_template("page.html.j2").render(context(folder))
 
 
 def context(folder: Path) -> dict[str, Any]:
     """Everything that the template names."""
     yaml_text = (folder / "config.yaml").read_text(encoding="utf-8")
-    settings = config.read(folder / "config.yaml")
+    settings = yaml_reader.read(folder / "config.yaml")
     listed = settings.get("experiments")
     if not isinstance(listed, list) or "name" not in settings:
-        raise config.ConfigError(f"{folder}/config.yaml is not the resolved configuration of a run")
+        raise errors.ConfigError(f"{folder}/config.yaml is not the resolved configuration of a run")
     experiments = [name for name in listed if name in EXPERIMENTS]
     blocks = {name: settings.get(name) or {} for name in experiments}
     summaries = {
-        name: summary.read(path, summary.columns(EXPERIMENTS[name].COLUMNS))
+        name: frames.read(path, summary.columns(EXPERIMENTS[name].COLUMNS))
         for name in experiments
         if (path := folder / name / "summary.csv").is_file()
     }
-    ledger = read_rows(folder / "claims.csv", claims.COLUMNS)
+    ledger = read_rows(folder / "claims.csv", claim.COLUMNS)
     record = folder / "provenance.json"
     provenance = read_record(record) if record.is_file() else {}
     pictures = gallery.figures(folder, experiments)
@@ -58,7 +66,7 @@ def context(folder: Path) -> dict[str, Any]:
     }
     if "training" in summaries and (path := folder / "training/rates.csv").is_file():
         # What its summary has at every step and learning rate is no table for a page.
-        best = pivots.of_best_rates(summary.read(path, rates.COLUMNS))
+        best = pivots.of_best_rates(frames.read(path, rates.COLUMNS))
         tables["training"] = pivots.pivots("training", best, blocks["training"], pivots.BEST_RATES)
     worked = (
         read_rows(folder / "worked_example/runs.csv") if "worked_example" in experiments else []
@@ -66,17 +74,17 @@ def context(folder: Path) -> dict[str, Any]:
     return {
         "css": Markup((HERE / "page.css").read_text(encoding="utf-8")),
         "name": settings["name"],
-        "experiments": {name: words.first_line(EXPERIMENTS[name].__doc__) for name in experiments},
-        "facts": {name: words.facts(block) for name, block in blocks.items()},
-        "lead": words.lead(ledger),
-        "gate": words.gate(ledger),
-        "tally": words.tally(ledger),
-        "claims": words.by_source(ledger),
-        "absent": words.absent(ledger),
+        "experiments": {name: prose.first_line(EXPERIMENTS[name].__doc__) for name in experiments},
+        "facts": {name: prose.facts(block) for name, block in blocks.items()},
+        "lead": prose.lead(ledger),
+        "gate": prose.gate(ledger),
+        "tally": prose.tally(ledger),
+        "claims": prose.by_source(ledger),
+        "absent": prose.absent(ledger),
         "judged": len(ledger),
-        "between": claims.BETWEEN,
-        "verdicts": {verdict: verdict.replace(" ", "-") for verdict in claims.VERDICTS},
-        "questions": words.questions(read_rows(folder / "questions.csv", questions.COLUMNS)),
+        "between": claim.BETWEEN,
+        "verdicts": {verdict: verdict.replace(" ", "-") for verdict in claim.VERDICTS},
+        "questions": prose.questions(read_rows(folder / "questions.csv", questions.COLUMNS)),
         "example": Example(worked) if worked else None,
         "pictured": any(one.stem == "worked_example-projections" for one in pictures),
         "figures": pictures,
@@ -85,18 +93,18 @@ def context(folder: Path) -> dict[str, Any]:
             read_rows(folder / "scaling/crossings.csv"), blocks.get("scaling", {})
         ),
         "tables": {name: found for name, found in tables.items() if found},
-        "files": files.downloads(folder, experiments),
-        "methods": [x for x in experiments if (HERE / f"method-{x}.html.j2").is_file()],
+        "files": dictionary.downloads(folder, experiments),
+        "methods": [x for x in experiments if (EXPERIMENT_FILES / x / "method.html.j2").is_file()],
         "with_theory": [x for x in experiments if EXPERIMENTS[x].HAS_THEORY],
         "covered": covered(summaries),
-        "entries": {mapping: words.entries(settings, mapping) for mapping in config.FORMULAS},
-        "summary": summary,
+        "entries": {mapping: prose.entries(settings, mapping) for mapping in entries.FORMULAS},
+        "agreement": agreement,
         "tails": tails,
         "training": training,
         "decisions": decisions,
-        "dictionary": files.dictionary(folder, experiments),
+        "dictionary": dictionary.dictionary(folder, experiments),
         "configuration": yaml_text,
-        "provenance": words.flat(provenance),
+        "provenance": prose.flat(provenance),
         "command": provenance.get("command", ""),
         "code": provenance.get("code", {}),
         "date": provenance.get("time_utc", "")[:10],

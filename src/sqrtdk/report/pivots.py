@@ -7,10 +7,12 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from sqrtdk import crossings, estimates, rates
-from sqrtdk.estimates import Estimate
 from sqrtdk.experiments.registry import EXPERIMENTS
-from sqrtdk.keys import Column
+from sqrtdk.experiments.scaling import crossings
+from sqrtdk.experiments.training import rates
+from sqrtdk.schema import Column
+from sqrtdk.stats import intervals, wording
+from sqrtdk.stats.intervals import Estimate
 
 HEADLINES = {
     "scaling": (
@@ -196,7 +198,7 @@ def _pivot(
     def lines(block: tuple[str, ...]) -> Rows:
         """The rows of a block, some of those sizes at which it has a number."""
         full = [(x, [cells.get((x, *block, *one)) for one in columns]) for x in sizes]
-        return estimates.spread([(x, row) for x, row in full if any(row)], rows)
+        return intervals.spread([(x, row) for x, row in full if any(row)], rows)
 
     return Table(
         column.name,
@@ -225,14 +227,14 @@ def _cell(row: Mapping[Any, Any], seeds: int) -> Cell:
 
 
 def _number(value: Estimate, exact: float) -> Cell:
-    mean, _, interval = estimates.estimate(value).partition(" ")
+    mean, _, interval = wording.estimate(value).partition(" ")
     return Cell(mean, interval, _exact(exact))
 
 
 def _exact(exact: float) -> str:
     if math.isnan(exact):
         return ""
-    return f"exact {'never' if math.isinf(exact) else estimates.number(exact, 4)}"
+    return f"exact {'never' if math.isinf(exact) else wording.number(exact, 4)}"
 
 
 # Crossings
@@ -270,7 +272,7 @@ def from_which(rows: Sequence[Mapping[str, str]], settings: Mapping[str, Any]) -
         [_label(varying, one) for one in shown],
         cells(crossings.HALF),
         [(words, there) for quantity, words in LEVELS.items() if any(there := cells(quantity))],
-        [estimates.number(float(onset[one])) for one in shown],
+        [wording.number(float(onset[one])) for one in shown],
         [(x, pair) for x, pair in gradients if any(cell for _, row in pair for cell in row)],
         _fixed(values),
         _left_out((len(shown), len(series), "series")),
@@ -314,7 +316,7 @@ def _groups(
 
 
 def _some(groups: list[tuple[str, ...]], most: int) -> list[tuple[str, ...]]:
-    return [groups[place] for place in estimates.spread(list(range(len(groups))), max(1, most))]
+    return [groups[place] for place in intervals.spread(list(range(len(groups))), max(1, most))]
 
 
 def _label(names: Iterable[str], group: Iterable[str]) -> str:

@@ -1,0 +1,91 @@
+"""Define a claim, its verdicts and the columns of claims.csv."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pandas as pd
+
+from sqrtdk.claims.readings import Reading, Subject
+from sqrtdk.schema import Column
+
+TRUE = "true"
+CONDITIONAL = "true with a condition"
+FALSE = "false"
+NOT_MEASURED = "not measured"
+VERDICTS = (TRUE, CONDITIONAL, FALSE, NOT_MEASURED)
+
+BETWEEN = " | "
+"""Separates two series of `numbers`: no number, name or word of ours contains it."""
+
+COLUMNS = (
+    Column("claim", "Short name of the claim.", read=str, axis=True),
+    Column("experiment", "Experiment whose tables decide.", read=str),
+    Column("sentence", "The statement that is judged.", read=str),
+    Column("verdict", f"One of: {', '.join(VERDICTS)}.", read=str),
+    Column(
+        "condition",
+        "Where the statement holds, or why it was not measured. Empty when it holds, or fails, "
+        "everywhere.",
+        read=str,
+        optional=True,
+    ),
+    Column("answer", "What was found, in a sentence.", read=str),
+    Column(
+        "series",
+        "The series whose numbers are in `answer`: one in the middle of the grid that agrees "
+        "with the verdict. Empty when not measured, or where the whole table is judged.",
+        read=str,
+        optional=True,
+    ),
+    Column(
+        "quantity",
+        "What `value` is, in the series that is closest to another verdict. Empty when not "
+        "measured, like the three columns after it.",
+        read=str,
+        optional=True,
+    ),
+    Column("value", "The number that decides.", optional=True),
+    Column("ci_low", "Lower end of its interval. Empty where there is none.", optional=True),
+    Column(
+        "ci_high",
+        "Upper end of its interval. Empty where there is none or no bound.",
+        optional=True,
+    ),
+    Column(
+        "numbers",
+        f"The measured numbers of each series, with intervals; {BETWEEN.strip()} between series.",
+        read=str,
+    ),
+    Column("rule", "How the verdict follows from the table.", read=str),
+    Column("figure", "Figure that shows it: a file of figures/, without its ending.", read=str),
+    Column("source", "Whose statement it is: chapter, or ours.", read=str),
+)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement and how it is judged.
+
+    `source` says whose statement it is: the chapter's, in its words as far as they are quoted, or
+    ours. `vectors` restricts it to one kind of queries and keys; `about` are the kinds that an
+    unconditional "true" has to rest on. `subjects` makes what is judged from an experiment's
+    settings and table. `also` names experiments of the same shape whose subjects count too, where
+    a run has them. `table` is the table of the experiment that decides. `lacking` is the reason
+    where the experiment has nothing to judge. `caveat` is a condition that no run can remove.
+    """
+
+    claim: str
+    sentence: str
+    rule: str
+    figure: str
+    judge: Callable[[Any], Reading]
+    source: Literal["chapter", "ours"] = "chapter"
+    vectors: Literal["unrelated", "related"] | None = None
+    about: tuple[Literal["unrelated", "related"], ...] = ()
+    caveat: str = ""
+    experiment: str = "scaling"
+    also: tuple[str, ...] = ()
+    subjects: Callable[[Mapping[str, Any], pd.DataFrame], Sequence[Subject]] | None = None
+    lacking: str = ""
+    table: str = "summary"

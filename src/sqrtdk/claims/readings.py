@@ -1,0 +1,187 @@
+"""Define what a claim is judged by and what a judge finds; thresholds and three-valued logic."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import pandas as pd
+
+from sqrtdk.stats.curves import Curve, crossing, last, relative_range
+from sqrtdk.stats.decisions import beyond, every, exists, need_far, need_large, steady, up_to
+from sqrtdk.stats.intervals import Estimate, MissingError, spread
+from sqrtdk.stats.series import Whole
+from sqrtdk.stats.wording import estimate, number
+from sqrtdk.theory import expectations
+
+HEAD = 64
+"""The d_k that the chapter names, and the usual size of an attention head."""
+
+SHOWN = 4
+"""Series written out in a claim's text; a large grid has hundreds. The verdict is of all."""
+
+SLOPE_TOLERANCE, ONE_HOT, STABLE, FACTOR = 0.05, 0.9, 0.10, 2
+
+SELECTS = 0.5
+"""A weight above it is more than all other keys have together."""
+
+LOSS = 0.5
+"""Less than this share of what attention has with scaling is a great deal less."""
+
+ROUNDING = 16
+"""Rounding of a sum of n_k weights stays below this many times n_k eps: each of its n_k additions
+rounds by at most eps/2, and the weights and values carry a few eps of their own."""
+
+
+class Subject(Protocol):
+    """What a claim is judged by, such as a `Series` or a `Whole` table."""
+
+    @property
+    def label(self) -> str:
+        """Name of the subject among others of its claim; empty where there is only one."""
+
+    @property
+    def unrelated(self) -> bool:
+        """Whether it is about unrelated queries and keys."""
+
+
+class Reading(NamedTuple):
+    """What one subject says about a claim.
+
+    `holds` is None where the intervals are too wide. `distance` is how far the decisive `value`
+    is from another answer.
+    """
+
+    holds: bool | None
+    number: str
+    answer: str
+    quantity: str
+    value: Estimate
+    distance: float
+    condition: str = ""
+
+
+def few(texts: list[str], what: str) -> list[str]:
+    """Return at most `SHOWN` of the texts, spread over them, and how many more there are."""
+    if len(texts) <= SHOWN:
+        return texts
+    return [*spread(texts, SHOWN), f"{len(texts) - SHOWN} more {what}"]
+
+
+def at_head(curve: Curve) -> tuple[int, Estimate]:
+    """Return the point at the chapter's d_k, or the last one where the grid does not have it."""
+    return (HEAD, curve[HEAD]) if HEAD in curve else last(curve)
+
+
+def join(*conditions: str) -> str:
+    """Join the conditions that are not empty."""
+    return "; ".join(filter(None, conditions))
+
+
+def reaches(
+    curve: Curve, level: float, *, above: bool, what: str
+) -> tuple[bool | None, Estimate | None, str]:
+    """Return whether the curve ends beyond the level, the d_k from which on, and the condition.
+
+    Raises MissingError where it does not, but the grid ends too early to deny it.
+    """
+    _, end = last(curve)
+    holds = beyond(end, level, above=above)
+    if holds is False:
+        need_large(curve, f"{what} is {number(end.mean)}")
+    onset = crossing(curve, level) if holds else None
+    since = ""
+    if min(curve) > FACTOR * HEAD:
+        since = f"tried from d_k = {min(curve)} on only"
+    elif onset and not _early(curve, level, above=above):
+        since = f"from d_k ≈ {estimate(onset)} on"
+    return holds, onset, join(since, up_to(curve))
+
+
+def _early(curve: Curve, level: float, *, above: bool) -> bool:
+    """Return whether the curve is surely beyond the level at every d_k of 64 or more.
+
+    Where the intervals leave that open it is not: more seeds may only remove a condition.
+    """
+    return all(beyond(x, level, above=above) for d_k, x in curve.items() if d_k >= HEAD)
+
+
+def beginning(onset: Estimate | None, curve: Curve) -> str:
+    """Word from which d_k on a statement holds."""
+    if onset is not None and onset.mean == min(curve):
+        return f"above d_k = {min(curve)}"
+    return (
+        f"at every d_k from {min(curve)} on"
+        if onset is None
+        else f"from d_k ≈ {estimate(onset)} on"
+    )
+
+
+def steadiness(curve: Curve) -> tuple[Estimate, bool | None]:
+    """Return the relative range over d_k, and whether it is below `STABLE`.
+
+    Raises MissingError where it is, but the grid is too small to say so of every d_k.
+    """
+    moved = relative_range(curve)
+    holds = steady(curve, STABLE)
+    if holds is not False:
+        need_far(curve)
+    return moved, holds
+
+
+def half_gone(curve: Curve, n_k: int) -> str:
+    """Return where half of the possible entropy is gone, in words; empty where none is known."""
+    onset = crossing(curve, 0.5)
+    if onset is None:
+        return ""
+    known = not any(math.isnan(point.exact) for point in curve.values())
+    exact = expectations.half_entropy_d_k(n_k) if known else math.nan
+    return f"d_k ≈ {estimate(onset._replace(exact=exact))}"
+
+
+def is_later(off: Curve, on: Curve) -> bool | None:
+    """Return whether the second curve rises through a half at a larger d_k than the first."""
+    states = [
+        every((beyond(off[d_k], 0.5, above=True), beyond(on[d_k], 0.5, above=False))) for d_k in off
+    ]
+    return exists(states)
+
+
+class Grading(NamedTuple):
+    """How much weight keys of known cosine get, at one (n_k, n_q, inputs, dtype), over d_k.
+
+    `curves` are by arm (`unscaled`, `scaled`), metric and cosine.
+    """
+
+    label: str
+    n_k: int
+    curves: Mapping[tuple[str, str, float], Curve]
+    unrelated: bool = False
+
+    def curve(self, arm: str, metric: str, cosine: float) -> Curve:
+        """Return one metric over d_k. Raises MissingError."""
+        found = self.curves.get((arm, metric, cosine))
+        if found is None:
+            raise MissingError(f"the run has no {arm} weights by cosine")
+        return found
+
+
+def less(a: Estimate, b: Estimate) -> bool | None:
+    """Return whether a is less than b, by intervals that do not touch."""
+    return beyond(Estimate(b.mean - a.mean, b.low - a.high, b.high - a.low), 0.0, above=True)
+
+
+def parts(*axes: str) -> Callable[[Mapping[str, Any], pd.DataFrame], Sequence[Whole]]:
+    """Return what makes one subject of each combination of some axes, named by those that vary."""
+
+    def found(settings: Mapping[str, Any], table: pd.DataFrame) -> list[Whole]:
+        varying = [name for name in axes if len(set(table[name])) > 1]
+        return [
+            Whole(
+                rows,
+                ", ".join(f"{name} = {rows[name].iloc[0]}" for name in varying),
+                settings=settings,
+            )
+            for _, rows in table.groupby(list(axes), sort=True)
+        ]
+
+    return found

@@ -1,0 +1,1 @@
+"""The configuration: composed, checked and resolved."""

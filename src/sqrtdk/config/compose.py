@@ -1,0 +1,46 @@
+"""Compose a configuration with Hydra and resolve it."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sqrtdk.config.errors import ConfigError, refuse
+from sqrtdk.config.limits import check
+from sqrtdk.config.overrides import CONF, blocks_of, check_overrides, grids, overlay
+from sqrtdk.config.resolve import resolve
+from sqrtdk.config.run import Run
+from sqrtdk.system import errors
+
+
+def compose(
+    overrides: list[str],
+    values: Mapping[str, Any],
+    config_name: str = "config",
+    typed: Iterable[str] = (),
+) -> Run:
+    """Compose the files of conf/ with Hydra overrides, then plain values on top, and resolve.
+
+    `typed` are the keys among the values that were given on the command line. Raises ConfigError.
+    """
+    from hydra import compose as hydra_compose
+    from hydra import initialize_config_dir
+    from hydra.errors import HydraException
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    values = dict(values)
+    if "grid" in values:
+        grid = values.pop("grid")
+        if grid not in grids():
+            raise refuse("grid", grid, " or ".join(grids()), grids())
+        overrides = [*overrides, f"grid={grid}"]
+    arguments = check_overrides(overrides, taken=values)
+    try:
+        with initialize_config_dir(str(CONF), version_base="1.3"):
+            composed: Any = OmegaConf.to_container(
+                hydra_compose(config_name, arguments), resolve=True
+            )
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ConfigError(errors.one_line(error)) from None
+    run = resolve(overlay(composed, values), blocks_of(overrides) | set(typed))
+    check(run)
+    return run

@@ -1,0 +1,103 @@
+"""Check the named scale rules and input laws of a configuration."""
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from types import UnionType
+from typing import Any, get_args
+
+from sqrtdk.config.errors import ConfigError, join, refuse, unknown
+from sqrtdk.config.values import as_word, read_number
+from sqrtdk.core import input_laws, scale_rules
+
+ENTRY_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
+NO_NAMES = ("true", "false", "yes", "no", "y", "n", "null", "none", "nan", "inf", "infinity")
+"""Words that YAML, Hydra or Snakemake read as something else than a word."""
+
+FORMULAS: dict[str, tuple[str, Mapping[str, Callable[..., Any]]]] = {
+    "scale_rules": ("rule", scale_rules.RULES),
+    "input_laws": ("law", {name: law.formula for name, law in input_laws.LAWS.items()}),
+}
+"""For each mapping of named entries: the entry's key that names the formula, and the formulas."""
+
+
+def check_entries(mapping: str, value: object) -> dict[str, dict[str, Any]]:
+    """The named entries of `scale_rules` or `input_laws`, checked, defaults filled in.
+
+    A formula's parameters are its keyword-only ones; their annotations say what is allowed.
+    """
+    word, formulas = FORMULAS[mapping]
+    if not isinstance(value, Mapping):
+        raise refuse(mapping, value, "a mapping from name to entry")
+    result = {}
+    for given, entry in value.items():
+        name = as_word(given)
+        where = f"{mapping}.{name}"
+        if not (isinstance(name, str) and ENTRY_NAME.fullmatch(name)) or name.lower() in NO_NAMES:
+            allowed = "names of letters, digits and '_', at most 32, the first a letter"
+            raise refuse(mapping, name, f"{allowed}; not {join(NO_NAMES)}, which are values")
+        if not isinstance(entry, Mapping):
+            raise refuse(where, entry, f"a mapping such as {{{word}: {next(iter(formulas))}}}")
+        formula = str(entry.get(word))
+        if formula not in formulas:
+            raise refuse(f"{where}.{word}", formula, " or ".join(formulas), formulas)
+        has = {
+            p.name: p
+            for p in inspect.signature(formulas[formula]).parameters.values()
+            if p.kind is p.KEYWORD_ONLY and p.name not in ("d_k", "n_k", "n_q")
+        }
+        # Defaults are written out, because the address of a shard has to say all that its
+        # numbers depend on.
+        filled = dict(entry)
+        for parameter, item in entry.items():
+            if parameter == word:
+                continue
+            if parameter not in has:
+                raise unknown(parameter, [word, *has], f" in {where}")
+            at = f"{where}.{parameter}"
+            filled[parameter] = _parameter(at, item, has[parameter].annotation)
+        for parameter, known in has.items():
+            if parameter not in entry:
+                if known.default is known.empty:
+                    raise ConfigError(f"{where}: {formula} needs {parameter}")
+                filled[parameter] = known.default
+        try:
+            _try(mapping, filled)
+        except (ValueError, ArithmeticError) as error:
+            raise ConfigError(f"{where}: {error}{given_parameters(filled, word)}") from None
+        result[name] = filled
+    return result
+
+
+def given_parameters(entry: Mapping[str, Any], word: str) -> str:
+    """Return the parameters of an entry, as a message says them after what is wrong."""
+    values = " ".join(f"{name}={value}" for name, value in entry.items() if name != word)
+    return f" ({values})" if values else ""
+
+
+def _try(mapping: str, entry: dict[str, Any]) -> None:
+    """Use an entry at the smallest sizes, so that it answers for its parameters."""
+    if mapping == "scale_rules":
+        scale_rules.factor(entry, d_k=1, n_k=2)
+    else:
+        input_laws.draw(entry, d_k=1, n_k=2, n_q=1, d_v=1, seed=0, dtype="float64")
+
+
+def _parameter(where: str, value: object, annotation: Any) -> Any:
+    """Return a value that a formula's annotation allows: float, Literal of words, or None."""
+    allowed: list[str] = []
+    for kind in get_args(annotation) if isinstance(annotation, UnionType) else (annotation,):
+        if kind is type(None):
+            allowed.append("null")
+            if value is None:
+                return None
+        elif kind is float:
+            allowed.append("finite numbers")
+            number = read_number(value)
+            if number is not None:
+                return number
+        else:
+            allowed += get_args(kind)
+            if isinstance(value, str) and value in get_args(kind):
+                return value
+    raise refuse(where, value, " or ".join(allowed))

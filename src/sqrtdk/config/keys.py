@@ -1,0 +1,37 @@
+"""List the keys of a configuration and which experiment has them."""
+
+from sqrtdk.config.run import SEEDS
+from sqrtdk.experiments.registry import EXAMPLES, EXPERIMENTS
+
+RESERVED = ("shards", "benchmarks")
+
+RUN_KEYS = {
+    "name": "Folder of the run, results/<name>/: letters, digits, '_', '-' and '.', at most 64, "
+    "the first a letter or digit.",
+    "experiments": "What to build: one experiment or a list. Default: all of the report.",
+    "grid": "Named grid, a file of conf/grid/.",
+    "shard_seeds": "Seeds that one job computes (1 to 1000). Changes cost, never numbers.",
+    "scale_rules": "Named scale rules, each a formula of core/scale_rules.py and its parameters.",
+    "input_laws": "Named input laws, each a formula of core/input_laws.py and its parameters.",
+    "experiment": "Each experiment's own block, as the files of conf/ fill it.",
+}
+
+
+def flat_keys() -> set[str]:
+    """Every key that some experiment has, as the command line spells it."""
+    return {key.name for module in EXPERIMENTS.values() for key in module.KEYS} | {SEEDS}
+
+
+def names_of_keys(experiment: str) -> set[str]:
+    """Return the names of an experiment's keys."""
+    return {key.name for key in EXPERIMENTS[experiment].KEYS} | {SEEDS}
+
+
+def has_key(experiment: str, key: str) -> bool:
+    """Return whether an experiment has a key."""
+    return ("seed" if key == SEEDS else key) in {k.name for k in EXPERIMENTS[experiment].KEYS}
+
+
+def follows_flat(experiment: str, key: str) -> bool:
+    """Whether a flat key is for an experiment: it has the key and is no example."""
+    return experiment not in EXAMPLES and has_key(experiment, key)

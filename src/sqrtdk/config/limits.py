@@ -1,0 +1,135 @@
+"""Refuse a configuration that needs more shards or memory than there is."""
+
+import itertools
+import json
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sqrtdk.config.entries import given_parameters
+from sqrtdk.config.errors import ConfigError, refuse
+from sqrtdk.config.run import Run
+from sqrtdk.config.values import FACTORS
+from sqrtdk.core import scale_rules
+from sqrtdk.experiments.registry import EXPERIMENTS
+from sqrtdk.storage import planning
+from sqrtdk.system import memory
+
+MOST_SHARD_SEEDS = 1000
+"""A job keeps its rows in memory, some 6 kB each, until the shard is whole."""
+
+MOST_SHARDS = 20_000
+"""Snakemake plans some hundred jobs a second and keeps them all in memory."""
+
+MOST_BYTES = 100_000
+"""Length of a job's grid point as JSON: it is an argument, and Linux takes 128 KiB in one."""
+
+
+FACTOR_RULES = "rules that are one factor of d_k and n_k"
+
+
+def check_formulas(run: Run) -> None:
+    """Try every scale rule of the run at every size, before any job. Raises ConfigError."""
+    for experiment, name, entry, sizes in _rules(run):
+        try:
+            scale_rules.rule(entry, **sizes)
+        except (ValueError, ArithmeticError) as error:
+            raise ConfigError(
+                f"scale_rules.{name}: {error}{given_parameters(entry, 'rule')} {_at(sizes)}"
+            ) from None
+        if EXPERIMENTS[experiment].FACTORS_ONLY and not scale_rules.is_factor(entry):
+            raise refuse("scaling", name, f"for {experiment}, {FACTOR_RULES}")
+
+
+def _check_factors(run: Run) -> None:
+    """Refuse scale rules whose numbers overflow, or vanish, at a size. Raises ConfigError."""
+    for _, name, entry, sizes in _rules(run):
+        # A rule is the numbers that it was made with: a factor, a scale, a cap.
+        for word, number in vars(scale_rules.rule(entry, **sizes)).items():
+            if not FACTORS[0] <= number <= FACTORS[1]:
+                what = "factor" if word == "value" else word
+                raise ConfigError(
+                    f"scale_rules.{name}: the {what} {_at(sizes)} is {number}"
+                    f"{given_parameters(entry, 'rule')}; allowed: from {FACTORS[0]:g} to "
+                    f"{FACTORS[1]:g}"
+                )
+
+
+def _rules(run: Run) -> Iterator[tuple[str, str, dict[str, Any], dict[str, int]]]:
+    """Yield each experiment with the name and the entry of each scale rule, at each size."""
+    for experiment, settings in run.settings.items():
+        sizes = itertools.product(settings.get("d_k", ()), settings.get("n_k", ()))
+        for (d_k, n_k), (name, entry) in itertools.product(
+            sizes, settings.get("scaling", {}).items()
+        ):
+            yield experiment, name, entry, {"d_k": d_k, "n_k": n_k}
+
+
+def _at(sizes: Mapping[str, int]) -> str:
+    return "at " + ", ".join(f"{name}={size}" for name, size in sizes.items())
+
+
+def _check_shards(run: Run) -> None:
+    """Refuse a grid that Snakemake cannot plan or a job cannot be told. Raises ConfigError."""
+    for name, settings in run.settings.items():
+        lengths = {
+            key: len(value) for key, value in settings.items() if isinstance(value, (list, dict))
+        }
+        together = ("seed", "scaling", *EXPERIMENTS[name].WITHIN)
+        slabs = math.prod(count for key, count in lengths.items() if key not in together)
+        # Seeds with gaps between them take a shard for each row of neighbours.
+        n_shards = slabs * sum(1 for _ in planning.blocks(settings["seed"], run.shard_seeds))
+        if n_shards > MOST_SHARDS:
+            sizes = ", ".join(f"{count} of {key}" for key, count in lengths.items() if count > 1)
+            raise ConfigError(
+                f"{name}: the grid has {n_shards:,} shards ({sizes}; {run.shard_seeds} seeds a "
+                f"shard); allowed: at most {MOST_SHARDS:,}, by fewer values or more shard_seeds, "
+                f"up to {MOST_SHARD_SEEDS:,}"
+            )
+        slab = next(planning.slabs(settings, EXPERIMENTS[name].WITHIN))
+        if len(json.dumps(slab)) > MOST_BYTES:
+            longest = max(slab, key=lambda key: len(json.dumps(slab[key])))
+            count = f"{len(slab[longest]):,} values"
+            raise ConfigError(
+                f"{longest}: {count} are more than one job of {name} can be told; allowed: at most "
+                f"{MOST_BYTES:,} characters, so in several runs"
+            )
+
+
+def check(run: Run) -> None:
+    """Refuse what can be written down and not be computed. Raises ConfigError.
+
+    Not part of `resolve`: a finished run may be read on a smaller machine.
+    """
+    _check_shards(run)
+    check_memory(run)
+    _check_factors(run)
+
+
+def check_memory(run: Run) -> None:
+    """Refuse a cell that this machine's free memory cannot hold. Raises ConfigError."""
+    free = memory.free_memory()
+    for name, settings in run.settings.items():
+        module = EXPERIMENTS[name]
+        sizes = {
+            key.name: max(settings[key.name]) if key.axis else settings[key.name]
+            for key in module.KEYS
+            if key.kind == "whole" and key.name != "seed"
+        }
+        # What the cells of a slab go through, because some experiments measure them side by side.
+        lists = {key: settings[key] for key in (*module.WITHIN, "scaling") if key in settings}
+        need = module.memory(sizes | lists)
+        if need > free:
+            # The size to blame is the one that saves most when it is 1.
+            key = min(sizes, key=lambda size: module.memory(sizes | lists | {size: 1}))
+            at_most = ", ".join(f"{n}={v}" for n, v in sizes.items() if n != key)
+            raise refuse(
+                key,
+                sizes[key],
+                f"what fits into memory: one cell with {at_most} needs {_gib(need)}, "
+                f"{_gib(free)} are free",
+            )
+
+
+def _gib(count: int) -> str:
+    return f"{count / 2**30:,.1f} GiB"

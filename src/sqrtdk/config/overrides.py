@@ -1,0 +1,152 @@
+"""Compose a configuration with Hydra from conf/, files and overrides."""
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from sqrtdk.config.entries import FORMULAS
+from sqrtdk.config.errors import ConfigError, given_twice, nested, refuse, unknown
+from sqrtdk.config.keys import RUN_KEYS, flat_keys, has_key, names_of_keys
+from sqrtdk.config.yaml_reader import NAME, check_numbers, read_typed
+from sqrtdk.experiments.registry import EXPERIMENTS
+from sqrtdk.system import errors
+
+CONF = Path(__file__).resolve().parents[3] / "conf"
+
+
+def grids() -> list[str]:
+    """The named grids that a run can choose."""
+    return sorted(path.stem for path in (CONF / "grid").glob("*.yaml"))
+
+
+def check_overrides(
+    overrides: list[str],
+    *,
+    taken: Iterable[str] = (),
+    extra: Iterable[str] = (),
+    sweep: bool = False,
+) -> list[str]:
+    """Refuse what Hydra would take in silence, and return the overrides as Hydra needs them.
+
+    Flat keys are not in the composed files, so they are added with Hydra's `+`. `taken` are keys
+    given elsewhere, `extra` further keys that this command has. `sweep` allows sweeps.
+    """
+    flat = flat_keys() | set(EXPERIMENTS)
+    known = flat | set(RUN_KEYS) | set(extra)
+    seen = dict.fromkeys(taken, "")
+    result = []
+    for line in overrides:
+        override = _parsed(line)
+        key = override.key_or_group
+        top = re.split(r"[.@/]", key, maxsplit=1)[0]
+        if top == "hydra":
+            # Some of them name Python to call, or other folders to write to and to read from.
+            raise ConfigError(
+                f"{key}: how Hydra itself works cannot be changed; give keys of a run"
+            )
+        if top not in known:
+            raise unknown(top, known)
+        if key in seen or top in taken:
+            raise given_twice(key if key in seen else top)
+        seen[key] = line
+        text = line.partition("=")[2]
+        if override.is_sweep_override():
+            _check_sweep(override, line, allowed=sweep)
+        if key == "grid" and not override.is_sweep_override() and override.value() not in grids():
+            raise refuse("grid", override.value(), " or ".join(grids()), grids())
+        if top not in extra:
+            check_numbers(key, text)
+        if key == "experiment":
+            raise ConfigError("experiment: what to build is chosen with experiments=NAME")
+        if "." in key and line.startswith(key):
+            check_dotted(key, override.value(), "VALUE" if override.is_sweep_override() else text)
+        if key == "name" and NAME.fullmatch(text):
+            # A word, also where Hydra would read a number or nothing.
+            line = f"name='{text}'"
+        if key in flat and line.startswith(key):
+            line = f"+{line}"
+        elif top in FORMULAS and line.startswith(top):
+            # A new entry needs no more ceremony than a changed one.
+            line = f"++{line}"
+        result.append(line)
+    return result
+
+
+def _parsed(line: str) -> Any:
+    """Return Hydra's reading of an override. Raises ConfigError."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    try:
+        return OverridesParser.create().parse_override(line)
+    except HydraException as error:
+        allowed = "allowed: KEY=VALUE, with quotes around a value that has signs"
+        raise ConfigError(
+            f"{line!r} is not an override: {errors.one_line(error)}; {allowed}"
+        ) from None
+
+
+def _check_sweep(override: Any, line: str, *, allowed: bool) -> None:
+    """Refuse a sweep where there is none, and one of no values. Raises ConfigError."""
+    from hydra.core.override_parser.types import Glob, IntervalSweep
+
+    key, _, text = line.partition("=")
+    as_list = f"a list is {key}='[...]'"
+    if not allowed:
+        needs = "a sweep needs --multirun of python -m sqrtdk.run"
+        raise ConfigError(f"{line}: {needs}; {as_list}")
+    values = override.value()
+    if isinstance(values, (Glob, IntervalSweep)):
+        raise refuse(key, text, f"values one by one, choice(...) or range(...); {as_list}")
+    if next(override.sweep_iterator(), None) is None:
+        raise refuse(key, text, f"a sweep of at least one value; {as_list}")
+
+
+def check_dotted(key: str, value: object, text: str) -> None:
+    """Refuse a key with dots that no command takes; the message has the way that works.
+
+    Parts of `scale_rules` and `input_laws` may be given so in Hydra's grammar.
+    """
+    top, *rest = key.split(".")
+    if top == "experiment":
+        top, *rest = rest
+    if top in FORMULAS:
+        return
+    if top not in EXPERIMENTS:
+        raise ConfigError(f"{key}: {top} has no keys of its own; allowed: {top}=VALUE")
+    if rest and not has_key(top, rest[0]):
+        raise unknown(rest[0], names_of_keys(top), f" in {top}")
+    raise refuse(key, value, nested([top, *rest], text))
+
+
+def refuse_key(key: str, text: str) -> None:
+    """Refuse a key that `--config` does not take. Raises ConfigError."""
+    top, *rest = key.split(".")
+    if rest and all(rest) and top in {*flat_keys(), *EXPERIMENTS, *RUN_KEYS}:
+        value = read_typed(key, text)
+        check_dotted(key, value, text)
+        raise refuse(key, value, nested([top, *rest], text))
+    error = unknown(key, {*flat_keys(), *EXPERIMENTS, *RUN_KEYS})
+    raise ConfigError(f"{error}; a key must start with a valid identifier and has no dots")
+
+
+def blocks_of(overrides: Iterable[str]) -> set[str]:
+    """Return the experiments of which overrides give keys of their own."""
+    parsed = [_parsed(line) for line in overrides]
+    return {
+        one.key_or_group.partition(".")[0]
+        for one in parsed
+        if "." in one.key_or_group or isinstance(one.value(), dict)
+    }
+
+
+def overlay(base: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """`values` on top of `base`, mappings merged."""
+    result = dict(base)
+    for key, value in values.items():
+        under = result.get(key)
+        if isinstance(under, dict) and isinstance(value, Mapping):
+            value = overlay(under, value)
+        result[key] = value
+    return result

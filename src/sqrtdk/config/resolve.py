@@ -1,0 +1,200 @@
+"""The configuration: composed by Hydra, checked against the keys, resolved into one `Run`.
+
+Every error a person can make in a configuration is found here and answered with one line.
+A flat key (`d_k`) applies to every experiment of the run that has it; under an experiment's name
+(`scaling: {d_k: 16}`) it applies to that one alone.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sqrtdk.config.entries import FORMULAS, check_entries
+from sqrtdk.config.errors import ConfigError, join, refuse, unknown
+from sqrtdk.config.keys import RESERVED, RUN_KEYS, flat_keys, follows_flat, has_key, names_of_keys
+from sqrtdk.config.limits import FACTOR_RULES, MOST_SHARD_SEEDS, check_formulas
+from sqrtdk.config.run import SEEDS, Run
+from sqrtdk.config.values import as_word, check_value, refuse_repeat, to_list
+from sqrtdk.config.yaml_reader import NAME, read
+from sqrtdk.core import scale_rules
+from sqrtdk.experiments.registry import EXAMPLES, EXPERIMENTS
+from sqrtdk.schema import Key
+
+
+def load(path: Path) -> Run:
+    """The run of a resolved configuration file, as `Run.to_yaml` writes it. Raises ConfigError."""
+    values = read(path)
+    try:
+        return resolve(values)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def resolve(composed: Mapping[str, Any], typed: Iterable[str] = ()) -> Run:
+    """Check a composed configuration and resolve it. Raises ConfigError.
+
+    `typed` are the experiments of which the command line gives keys of their own.
+    """
+    flat, blocks = flat_keys(), set(EXPERIMENTS)
+    for key in composed:
+        if key not in flat | blocks | set(RUN_KEYS):
+            raise unknown(key, flat | blocks | set(RUN_KEYS))
+    names = _chosen(composed)
+    # A resolved configuration has only the entries that its experiments use: maybe none.
+    entries = {mapping: check_entries(mapping, composed.get(mapping, {})) for mapping in FORMULAS}
+
+    # A word that is both an axis and an experiment (scaling): a mapping is the experiment's.
+    everywhere = {
+        key: value
+        for key, value in composed.items()
+        if key in flat and not (key in blocks and isinstance(value, Mapping))
+    }
+    own = {name: _block(name, composed.get(name), axis=name in flat) for name in EXPERIMENTS}
+    wanted = names if composed.get("experiments") is not None else [n for n in names if own[n]]
+    arms, notes = _share_arms(everywhere, own, names, wanted, entries["scale_rules"])
+    names = [name for name in names if arms.get(name) != []]
+    for key, value in everywhere.items():
+        if not any(follows_flat(name, key) for name in names):
+            example = next((name for name in names if has_key(name, key)), None)
+            if example is not None:
+                raise ConfigError(
+                    f"{key}: {example} is an example, which keeps its numbers; "
+                    f"{example}='{{{key}: {value}}}' changes them"
+                )
+            raise ConfigError(f"{key}: none of the run's experiments has it: {', '.join(names)}")
+        for name in names:
+            # A count of seeds says nothing about an example; a seed does.
+            if name in EXAMPLES and has_key(name, key) and key not in own[name] and key != SEEDS:
+                change = f"{name}='{{{key}: {value}}}' changes it"
+                notes.append(f"{key}: {name} is an example and keeps its own; {change}")
+
+    blocks_of = composed.get("experiment") or {}
+    settings = {}
+    for name in names:
+        followed = {key: value for key, value in everywhere.items() if follows_flat(name, key)}
+        layers: dict[str, Mapping[str, Any]] = {
+            f"experiment.{name}": _block(f"experiment.{name}", blocks_of.get(name), axis=False),
+            "": followed | ({"scaling": arms[name]} if name in arms else {}),
+            name: own[name],
+        }
+        settings[name] = _experiment(name, layers, entries)
+    unused = [name for name in EXPERIMENTS if own[name] and name not in names]
+    for name in unused:
+        # What is said of the others is not needed here, and may be wrong all the same.
+        for key in own[name]:
+            if not has_key(name, key):
+                raise unknown(key, names_of_keys(name), f" in {name}")
+        if name in typed:
+            built = f"the run builds {join(names)}"
+            raise refuse(name, own[name], f"keys of what is built; {built}; experiments={name}")
+    if unused:
+        notes.append(f"{join(unused)}: not built, so what is set there has no effect")
+    run = Run(
+        _run_name(composed.get("name", "default")), _shard_seeds(composed), settings, tuple(notes)
+    )
+    check_formulas(run)
+    return run
+
+
+def _share_arms(
+    everywhere: Mapping[str, Any],
+    own: Mapping[str, Mapping[str, Any]],
+    names: Sequence[str],
+    wanted: Sequence[str],
+    rules: Mapping[str, Any],
+) -> tuple[dict[str, list[Any]], list[str]]:
+    """Return the flat key's scale rules for each experiment that cannot take all of them.
+
+    An experiment that takes only factors leaves the other rules out, and is itself left out where
+    no rule remains; a line says so. A rule that no experiment of the run can take is refused, and
+    so is leaving out an experiment that was asked for (`wanted`). Raises ConfigError.
+    """
+    if "scaling" not in everywhere:
+        return {}, []
+    given = [str(as_word(name)) for name in to_list("scaling", everywhere["scaling"])]
+    takers = [
+        name for name in names if follows_flat(name, "scaling") and "scaling" not in own[name]
+    ]
+    narrow = [name for name in takers if EXPERIMENTS[name].FACTORS_ONLY]
+    left_out = [name for name in given if name in rules and not scale_rules.is_factor(rules[name])]
+    if not left_out or not narrow:
+        return {}, []
+    kept = [name for name in given if name not in left_out]
+    refusing = [name for name in narrow if name in wanted and not kept]
+    if len(narrow) == len(takers) or refusing:
+        allowed = f"for {join(refusing or narrow)}, {FACTOR_RULES}"
+        raise refuse("scaling", left_out[0], allowed)
+    verb = "takes" if len(narrow) == 1 else "take"
+    if kept:
+        note = f"{join(left_out)} left out of {join(narrow)}, which {verb} {FACTOR_RULES}"
+    else:
+        note = f"{join(narrow)} not built: {verb} {FACTOR_RULES}"
+    return dict.fromkeys(narrow, kept), [f"scaling: {note}"]
+
+
+def _block(experiment: str, value: object, *, axis: bool) -> Mapping[str, Any]:
+    """What stands under an experiment's name; `axis` says that a plain value is not for it."""
+    if isinstance(value, Mapping):
+        return value
+    if value is None or axis:
+        return {}
+    raise refuse(experiment, value, f"a mapping of its keys such as {experiment}='{{d_k: [16]}}'")
+
+
+def _run_name(value: object) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    if not (isinstance(value, str) and NAME.fullmatch(value)) or value.lower() in RESERVED:
+        words = f"{RUN_KEYS['name'].split(': ')[1]} Not {' or '.join(RESERVED)}"
+        if isinstance(value, (bool, float)):
+            words += "; a word that reads as a value needs quotes of its own: name='\"1.5\"'"
+        raise refuse("name", value, words)
+    return value
+
+
+def _shard_seeds(composed: Mapping[str, Any]) -> int:
+    meaning = RUN_KEYS["shard_seeds"]
+    key = Key("shard_seeds", "whole", meaning, maximum=MOST_SHARD_SEEDS, axis=False)
+    return int(check_value(key, composed.get("shard_seeds", 50), {}))
+
+
+def _chosen(composed: Mapping[str, Any]) -> list[str]:
+    """The run's experiments, in the order of the configuration."""
+    given = composed.get("experiment") or {}
+    if not isinstance(given, Mapping):
+        raise refuse("experiment", given, "a mapping from experiment to its keys")
+    blocks = list(given) or list(EXPERIMENTS)
+    wanted = composed.get("experiments")
+    listed = blocks if wanted is None else to_list("experiments", wanted)
+    for name in listed:
+        if not isinstance(name, str) or name not in EXPERIMENTS:
+            raise refuse("experiments", name, ", ".join(EXPERIMENTS), EXPERIMENTS)
+    refuse_repeat("experiments", listed)
+    return listed
+
+
+def _experiment(
+    name: str, layers: Mapping[str, Mapping[str, Any]], entries: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    """One experiment's settings: later layers over earlier ones, every key checked."""
+    keys = {key.name: key for key in EXPERIMENTS[name].KEYS}
+    merged: dict[str, Any] = {}
+    for where, layer in layers.items():
+        for key in layer:
+            if not has_key(name, key):
+                raise unknown(key, {*keys, SEEDS}, f" in {where}")
+        if {"seed", SEEDS} <= layer.keys():
+            raise ConfigError("seed and seeds are both given; seeds=20 means seed 0 to 19")
+        if {"seed", SEEDS} & layer.keys():
+            merged.pop("seed", None)
+            merged.pop(SEEDS, None)
+        merged |= layer
+    if SEEDS in merged:
+        count = Key(SEEDS, "whole", keys["seed"].meaning, axis=False, maximum=10**7)
+        merged["seed"] = list(range(check_value(count, merged.pop(SEEDS), entries)))
+    settings = {}
+    for word, known in keys.items():
+        if word not in merged:
+            raise ConfigError(f"{name}: {word} is missing; allowed: {known.allowed}")
+        settings[word] = check_value(known, merged[word], entries)
+    return settings

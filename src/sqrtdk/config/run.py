@@ -1,0 +1,57 @@
+"""Describe a checked configuration."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from sqrtdk.config.entries import FORMULAS
+from sqrtdk.config.errors import refuse
+from sqrtdk.experiments.registry import EXPERIMENTS
+
+SEEDS = "seeds"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A checked configuration.
+
+    `settings` holds, for each experiment, the value of every key: a list for an axis; for a key
+    of names, the mapping from name to entry. `seed` is a sorted list. `notes` are lines that say
+    what was asked for and has no effect somewhere.
+    """
+
+    name: str
+    shard_seeds: int
+    settings: dict[str, dict[str, Any]]
+    notes: tuple[str, ...] = field(default=(), compare=False)
+
+    def of(self, experiment: str) -> dict[str, Any]:
+        """The settings of one experiment. Raises ConfigError where the run has not got it."""
+        if experiment not in self.settings:
+            raise refuse("experiment", experiment, ", ".join(self.settings), self.settings)
+        return self.settings[experiment]
+
+    def to_yaml(self) -> str:
+        """The resolved configuration as YAML that `--configfile` takes back."""
+        document: dict[str, Any] = {
+            "name": self.name,
+            "experiments": list(self.settings),
+            "shard_seeds": self.shard_seeds,
+        }
+        entries: dict[str, dict[str, Any]] = {}
+        for experiment, settings in self.settings.items():
+            block = document[experiment] = {}
+            for key in EXPERIMENTS[experiment].KEYS:
+                value = settings[key.name]
+                if key.named_in:
+                    entries.setdefault(key.named_in, {}).update(value)
+                    value = list(value)
+                if key.name == "seed" and value == list(range(len(value))):
+                    block[SEEDS] = len(value)
+                else:
+                    block[key.name] = value
+        for mapping in FORMULAS:
+            # Also where no experiment of the run names an entry of it.
+            entries.setdefault(mapping, {})
+        return yaml.safe_dump(document | entries, sort_keys=False, default_flow_style=None)

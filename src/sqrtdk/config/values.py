@@ -1,0 +1,99 @@
+"""Check one value of a configuration against its key."""
+
+import math
+import re
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from sqrtdk.config.errors import ConfigError, listing, refuse
+from sqrtdk.config.yaml_reader import DECIMAL
+from sqrtdk.schema import Key
+
+FACTORS = (1e-15, 1e15)
+"""The smallest and the largest number that a scale rule may come to at any size of the grid, and
+that a key of numbers takes. Their squares, times a variance of up to 1e8, are floats of either
+type; beyond them every weight is 1/n_k, or 0 and 1."""
+
+MOST_NAMES = 100
+"""Scale rules or input laws of one experiment: each is a line or a panel of the figures."""
+
+
+def read_number(value: object) -> float | None:
+    """Return a finite number, also of its text, or None for anything else.
+
+    YAML takes 1e-3, without a point, for text, and Snakemake the numbers of a list.
+    """
+    if isinstance(value, str) and DECIMAL.fullmatch(value):
+        value = int(value) if re.fullmatch(r"[+-]?\d+", value) else float(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    # Not math.isfinite, which raises for a whole number that no float holds.
+    return value if abs(value) <= sys.float_info.max else None
+
+
+def as_word(value: object) -> object:
+    """YAML reads a bare on or off as a boolean; the arms are words."""
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
+
+
+def to_list(key: str, value: object) -> list[Any]:
+    """Return a value as a list. Raises ConfigError for an empty one."""
+    values = list(value) if isinstance(value, (list, tuple)) else [value]
+    if not values:
+        raise refuse(key, value, "one value or a list that is not empty")
+    return values
+
+
+def refuse_repeat(key: str, values: list[Any]) -> None:
+    """Raise ConfigError for a value that is listed twice."""
+    repeated = next((value for value, count in Counter(values).items() if count > 1), None)
+    if repeated is not None:
+        raise ConfigError(f"{key}: {repeated} is listed twice")
+
+
+def check_value(key: Key, value: object, entries: Mapping[str, Mapping[str, Any]]) -> Any:
+    """A key's checked value: sorted for an axis of numbers, with the entries for one of names."""
+    if not key.axis and isinstance(value, (list, tuple)):
+        raise refuse(key.name, value, key.allowed)
+    given = to_list(key.name, value) if key.axis else [value]
+    if key.named_in:
+        known = entries[key.named_in]
+        names = [str(as_word(item)) for item in given]
+        for name in names:
+            if name not in known:
+                raise refuse(key.name, name, listing(known), known)
+        refuse_repeat(key.name, names)
+        if len(names) > MOST_NAMES:
+            raise ConfigError(f"{key.name}: {len(names)} names; allowed: at most {MOST_NAMES}")
+        return {name: known[name] for name in names}
+    if key.kind == "choice":
+        for item in given:
+            if item not in key.choices:
+                raise refuse(key.name, item, key.allowed, key.choices)
+        checked = given
+    else:
+        read = _whole if key.kind == "whole" else _above_0
+        checked = sorted(read(key, item) for item in given)
+    refuse_repeat(key.name, checked)
+    return checked if key.axis else checked[0]
+
+
+def _whole(key: Key, value: object) -> int:
+    """Return a whole number in range. 1e9 is one; true, 2.5 and '1_000' are none."""
+    number = read_number(value)
+    top = math.inf if key.maximum is None else key.maximum
+    if number is None or number != int(number) or not key.minimum <= number <= top:
+        raise refuse(key.name, value, key.allowed)
+    return int(number)
+
+
+def _above_0(key: Key, value: object) -> float:
+    """Return a finite number above 0."""
+    number = read_number(value)
+    if number is None or not number > 0:
+        raise refuse(key.name, value, key.allowed)
+    if not FACTORS[0] <= number <= FACTORS[1]:
+        raise refuse(key.name, value, f"numbers from {FACTORS[0]:g} to {FACTORS[1]:g}")
+    return float(number)

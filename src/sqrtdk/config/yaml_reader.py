@@ -1,0 +1,189 @@
+"""Read YAML files and numbers of a configuration strictly."""
+
+import contextlib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from sqrtdk.config.errors import ConfigError, given_twice, refuse
+from sqrtdk.system import errors
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+def read(path: Path) -> dict[str, Any]:
+    """What a configuration file says. Raises ConfigError, which names the file."""
+    try:
+        found = read_text(path.read_text(encoding="utf-8-sig"))
+        if not isinstance(found, dict):
+            raise ConfigError(f"{errors.shorten(found)} is not a mapping from key to value")
+    except (ConfigError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: {error}") from None
+    return found
+
+
+def read_text(text: str) -> Any:
+    """The value of a YAML or JSON text; only of kinds that YAML itself has. Raises ConfigError.
+
+    Also for what YAML would take in silence and a person did not mean: a key that stands twice,
+    of which the last would win, and numbers in other than decimal digits.
+    """
+    with contextlib.suppress(ValueError):
+        try:
+            return json.loads(text, object_pairs_hook=_once)
+        except RecursionError:
+            raise ConfigError(f"nested more than {DEEPEST} deep") from None
+    try:
+        _check_events(text)
+        loader = Loader(text)
+        try:
+            node = loader.get_single_node()
+            if node is None:
+                return None
+            _check_node(node)
+            return loader.construct_document(node)
+        finally:
+            loader.dispose()
+    except yaml.MarkedYAMLError as error:
+        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+        raise ConfigError(f"{line}{errors.one_line(Exception(error.problem))}") from None
+    except yaml.YAMLError as error:
+        raise ConfigError(errors.one_line(error)) from None
+    except ValueError as error:
+        # A date without a day that exists, for one.
+        raise ConfigError(errors.one_line(error)) from None
+
+
+class Loader(yaml.SafeLoader):
+    """YAML's values without dates: 2030-01-02 is a word, as it is to Hydra."""
+
+
+Loader.yaml_implicit_resolvers = {
+    first: [(tag, regexp) for tag, regexp in known if not tag.endswith(":timestamp")]
+    for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def read_typed(key: str, text: str) -> Any:
+    """Return the value of KEY=VALUE on a command line, read as a config file is.
+
+    Snakemake would read 010 as 10, and the numbers of a list as words. Raises ConfigError.
+    """
+    check_numbers(key, text)
+    if key == "name" and NAME.fullmatch(text):
+        # A word, also where YAML would read a number.
+        return text
+    try:
+        return read_text(text)
+    except ConfigError:
+        # Such as an open bracket: it is answered as the word that it is.
+        return text
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    check_repeat(key for key, _ in pairs)
+    return dict(pairs)
+
+
+DEEPEST, MOST = 50, 10_000
+"""How deep a configuration may be nested, and how many values its aliases may stand for: one that
+stands for ten of another, which stands for ten, soon fills the memory."""
+
+
+def _check_events(text: str) -> None:
+    sizes: dict[str, int] = {}
+    inside: list[tuple[str | None, int]] = []
+    count = aliased = 0
+    for event in yaml.parse(text, yaml.SafeLoader):
+        # PyYAML itself fails where a tag says what a value is not.
+        tag = getattr(event, "tag", None)
+        if tag is not None:
+            allowed = "words, numbers, lists and mappings without tags"
+            raise refuse("tag", tag, allowed)
+        if isinstance(event, yaml.AliasEvent):
+            if event.anchor not in sizes:
+                raise ConfigError(f"*{event.anchor} stands for nothing, or for what it is part of")
+            count += sizes[event.anchor]
+            aliased += sizes[event.anchor]
+        elif isinstance(event, yaml.ScalarEvent):
+            count += 1
+            sizes[event.anchor or ""] = 1
+        elif isinstance(event, yaml.CollectionStartEvent):
+            # While it is open nothing may refer to it.
+            sizes.pop(event.anchor or "", None)
+            inside.append((event.anchor, count))
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = inside.pop()
+            sizes[anchor or ""] = count - before
+        if len(inside) > DEEPEST:
+            raise ConfigError(f"nested more than {DEEPEST} deep")
+        if aliased > MOST:
+            raise ConfigError(f"its aliases stand for more than {MOST} values")
+
+
+DECIMAL = re.compile(
+    r"[+-]?((0|[1-9]\d{0,3999})(\.\d{0,4000})?|\.\d{1,4000})(e[+-]?\d{1,9})?",
+    flags=re.ASCII | re.IGNORECASE,
+)
+"""A number as a person writes it: in decimal digits, without leading zeros. Python makes no number
+of more than 4300."""
+
+NUMERAL = re.compile(
+    r"[+-]?((\d[\d_]*(\.[\d_]*)?|\.\d[\d_]*)(e[+-]?[\d_]+)?|0[xob][\da-f_]+"
+    r"|\d[\d_]*(:[0-5]?\d)+(\.[\d_]*)?)",
+    flags=re.ASCII | re.IGNORECASE,
+)
+"""A number as YAML, Python, Hydra or Snakemake may read one."""
+
+
+def _check_node(node: yaml.Node, key: str = "value") -> None:
+    if isinstance(node, yaml.MappingNode):
+        keys = []
+        for name, value in node.value:
+            if not isinstance(name, yaml.ScalarNode):
+                raise ConfigError(f"line {name.start_mark.line + 1}: a key is one word")
+            if name.tag.endswith(":bool") and name.value.lower() not in ("on", "off"):
+                # It would become one of these in silence.
+                raise ConfigError(
+                    f"{key}: {name.value} is not allowed as a key: YAML reads it as a value"
+                )
+            keys.append(name.value)
+            _check_node(value, name.value)
+        check_repeat(keys)
+    elif isinstance(node, yaml.SequenceNode):
+        for value in node.value:
+            _check_node(value, key)
+    elif isinstance(node, yaml.ScalarNode) and node.style is None:
+        check_number(key, node.value)
+
+
+def check_number(key: str, text: str) -> None:
+    """Refuse a bare number that a person reads as another one, or as none.
+
+    `010`, `0x10`, `1_000` and `1:30` are 8, 16, 1000 and 90 to YAML or to Snakemake.
+    """
+    if NUMERAL.fullmatch(text) and not DECIMAL.fullmatch(text):
+        allowed = "numbers in decimal digits without leading zeros"
+        if key == "name":
+            allowed += f'; as a word "{text}" in a file, {key}=\'"{text}"\' on a command line'
+        raise refuse(key, text, allowed)
+
+
+def check_numbers(key: str, text: str) -> None:
+    """Refuse what `check_number` refuses among the bare words of a value on a command line."""
+    bare = re.sub(r"'[^']*'|\"[^\"]*\"", " ", text)
+    for word in re.split(r"[\s,=(){}\[\]]+", bare):
+        for part in (word, *word.split(":")):
+            check_number(key, part)
+
+
+def check_repeat(keys: Iterable[str]) -> None:
+    """Refuse a key that is given twice, of which the last would win in silence."""
+    for key, count in Counter(keys).items():
+        if count > 1:
+            raise given_twice(key)

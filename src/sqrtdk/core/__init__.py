@@ -1,0 +1,1 @@
+"""Attention, its gradients and metrics: NumPy alone."""

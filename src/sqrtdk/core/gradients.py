@@ -1,0 +1,170 @@
+"""Gradients of attention, written out by hand, for the loss L = <d_output, output>.
+
+`d_x` is the gradient of L with respect to x and has the shape of x. All of it follows from the
+chain rule along `attention.attention`; nothing here is approximated.
+
+Types, shapes and masks are as in `attention`: a hidden pair of query and key adds exactly 0 to
+every gradient, whatever q, k, v and d_output hold there. A query that sees no key has gradient 0
+and passes nothing on.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from sqrtdk.core.attention import (
+    AttentionResult,
+    Floats,
+    Mask,
+    ScaleRule,
+    as_rule,
+    sum_over_visible,
+)
+from sqrtdk.core.checks import as_floats, check_mask, check_shapes
+
+
+def softmax_backward(weights: Floats, d_weights: Floats, mask: Mask | None = None) -> Floats:
+    """Return the gradient with respect to the logits; both arguments are [..., n_q, n_k].
+
+    (diag(p) - ppᵀ) d_p for each row p of the weights, that is p * (d_p - <p, d_p>). The gradient of
+    a hidden key is 0, whatever `d_weights` holds there. Without a mask (True is visible) these are
+    the keys of weight 0. Raises TypeError for arrays of other types, and ValueError for two shapes
+    that differ.
+
+    >>> softmax_backward(np.array([[0.25, 0.75]]), np.array([[4.0, 0.0]]))
+    array([[ 0.75, -0.75]])
+    """
+    weights, d_weights = as_floats(weights=weights, d_weights=d_weights)
+    check_shapes(weights=(weights, "... n_k"))
+    if weights.shape != d_weights.shape:
+        raise ValueError(f"weights {weights.shape} and d_weights {d_weights.shape} differ in shape")
+    if weights.shape[-1] == 0:
+        return np.zeros_like(weights)
+    visible = None if mask is None else check_mask(mask, weights.shape)
+    # Rows of p sum to 1, so a common shift of d_p changes nothing. Taking it from the largest
+    # weight makes <p, d_p> a sum over the others: a row with p near 1 keeps all its digits.
+    top = np.argmax(weights, axis=-1, keepdims=True)
+    with np.errstate(over="ignore", invalid="ignore"):
+        shifted = d_weights - np.take_along_axis(d_weights, top, axis=-1)
+        mean: Floats = np.sum(weights * shifted, axis=-1, keepdims=True)
+        if visible is None and np.isfinite(mean).all():
+            return weights * (shifted - mean)
+        visible = weights != 0.0 if visible is None else visible
+        shifted = np.where(visible, shifted, 0.0)
+        mean = np.sum(weights * shifted, axis=-1, keepdims=True)
+        return np.where(visible, weights * (shifted - mean), 0.0)
+
+
+class Gradients(NamedTuple):
+    """Gradients of L with respect to each stage: logits after scaling, scores before it.
+
+    That of the scores is with the norms of q and k held fixed, which some scale rules look at.
+    """
+
+    logits: Floats
+    scores: Floats
+    q: Floats
+    k: Floats
+    v: Floats
+
+
+def gradients(
+    q: Floats,
+    k: Floats,
+    v: Floats,
+    d_output: Floats,
+    forward: AttentionResult,
+    *,
+    scale: float | ScaleRule,
+) -> Gradients:
+    """Compute the gradients of L for q [..., n_q, d_k], k [..., n_k, d_k], v [..., n_k, d_v].
+
+    `forward` is the result of `attention` on q, k, v with the same scale; a mask is already in it.
+    Where q, k or v was broadcast over leading dimensions (keys shared by heads), its gradient is
+    summed over them. Raises what `attention` raises, and ValueError unless d_output has the shape
+    of the output and `forward` the shapes that follow from q, k and v.
+    """
+    q, k, v, d_output, *stages = as_floats(
+        q=q, k=k, v=v, d_output=d_output, **{f"forward.{x}": y for x, y in _named(forward)}
+    )
+    check_shapes(q=(q, "... n_q d_k"), k=(k, "... n_k d_k"), v=(v, "... n_k d_v"))
+    forward = AttentionResult(*stages)
+    pairs = (*np.broadcast_shapes(q.shape[:-2], k.shape[:-2]), q.shape[-2], k.shape[-2])
+    outputs = (*np.broadcast_shapes(pairs[:-2], v.shape[:-2]), q.shape[-2], v.shape[-1])
+    for name, stage in _named(forward):
+        expected = outputs if name == "output" else pairs
+        if stage.shape != expected:
+            raise ValueError(
+                f"forward.{name} {stage.shape} is not of q {q.shape}, k {k.shape} and "
+                f"v {v.shape}, which give {expected}"
+            )
+    weights = forward.weights
+    if d_output.shape != forward.output.shape:
+        raise ValueError(
+            f"d_output {d_output.shape} must have the output's shape {forward.output.shape}"
+        )
+    rule, visible = as_rule(scale), forward.logits != -np.inf
+    seen_by = np.swapaxes(visible, -1, -2)
+    # What is not finite is in the result; a hidden pair is nothing to warn of.
+    with np.errstate(over="ignore", invalid="ignore"):
+        d_weights = _sum_to_shape(d_output @ np.swapaxes(v, -1, -2), weights.shape)
+        d_logits = softmax_backward(weights, d_weights, visible)
+        scores = np.where(visible, forward.scores, 0.0)
+        d_scores, norm_q, norm_k = rule.backward(d_logits, scores, q, k, visible)
+        d_scores = np.where(visible, d_scores, 0.0)
+        d_q = sum_over_visible(d_scores, k, visible)
+        d_k = sum_over_visible(np.swapaxes(d_scores, -1, -2), q, seen_by)
+        d_v = sum_over_visible(np.swapaxes(weights, -1, -2), d_output, seen_by)
+        return Gradients(
+            logits=d_logits,
+            scores=d_scores,
+            q=_sum_to_shape(d_q if norm_q is None else d_q + norm_q, q.shape),
+            k=_sum_to_shape(d_k if norm_k is None else d_k + norm_k, k.shape),
+            v=_sum_to_shape(d_v, v.shape),
+        )
+
+
+def _named(forward: AttentionResult) -> Iterator[tuple[str, Floats]]:
+    return zip(AttentionResult._fields, forward, strict=True)
+
+
+class ProjectionGradients(NamedTuple):
+    """Gradients with respect to the input rows and the weight matrix of a projection."""
+
+    x: Floats
+    w: Floats
+
+
+def projection_gradients(x: Floats, w: Floats, d_projected: Floats) -> ProjectionGradients:
+    """Compute the gradients through `attention.project`.
+
+    Shapes: x [..., n, d_model], w [d_model, d_k], d_projected [..., n, d_k]. The same w serves
+    every row, so its gradient xᵀ d_projected is summed over the leading dimensions. Raises
+    TypeError and ValueError for arrays of other types and shapes.
+
+    >>> x, w = np.array([[1.0, 2.0]]), np.array([[3.0], [4.0]])
+    >>> projection_gradients(x, w, np.array([[10.0]])).w
+    array([[10.],
+           [20.]])
+    """
+    x, w, d_projected = as_floats(x=x, w=w, d_projected=d_projected)
+    check_shapes(
+        x=(x, "... n d_model"),
+        w=(w, "... d_model d_k"),
+        d_projected=(d_projected, "... n d_k"),
+    )
+    return ProjectionGradients(
+        x=_sum_to_shape(d_projected @ np.swapaxes(w, -1, -2), x.shape),
+        w=_sum_to_shape(np.swapaxes(x, -1, -2) @ d_projected, w.shape),
+    )
+
+
+def _sum_to_shape(array: Floats, shape: tuple[int, ...]) -> Floats:
+    """Sum over the axes that broadcasting added to `shape` or stretched: its transpose."""
+    if array.shape == shape:
+        return array
+    added = array.ndim - len(shape)
+    stretched = [added + i for i, length in enumerate(shape) if length == 1]
+    total: Floats = np.sum(array, axis=(*range(added), *stretched))
+    return total.reshape(shape)

@@ -1,0 +1,317 @@
+"""Scale rules: they turn the scores q·k into the logits that the softmax sees.
+
+An entry of `scale_rules` in the configuration names one of these formulas and its parameters
+(`inverse: {rule: power, exponent: 1}`), so a new arm is one line of YAML. A formula that is a
+factor of the sizes is a function that returns a number. One that looks at q and k returns a
+`ScaleRule`, and gives its gradient by hand, through the norms as well. d_k may lie between whole
+numbers, where the exact curves are drawn.
+
+With a mask, a hidden pair of query and key has no part in a visible logit, a mean or a gradient,
+whatever q and k hold there.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sqrtdk.core.attention import Factor, Floats, Mask, ScaleGradients, ScaleRule, as_rule
+from sqrtdk.core.checks import check_number
+from sqrtdk.core.metrics import row_norms
+
+
+def constant(d_k: float, n_k: int, *, value: float) -> float:
+    """One factor at every size; 1 is attention without scaling.
+
+    >>> constant(64, 256, value=1)
+    1.0
+    """
+    return _above_0("value", value)
+
+
+def power(d_k: float, n_k: int, *, exponent: float, multiplier: float = 1.0) -> float:
+    """Multiplier * d_k^-exponent; exponent 1/2 is Vaswani et al. 2017, eq. (1), 1 Yang et al. 2022.
+
+    A multiplier of 8 makes exponent 1 agree with exponent 1/2 at d_k = 64.
+
+    >>> power(64, 256, exponent=0.5), power(64, 256, exponent=1, multiplier=8)
+    (0.125, 0.125)
+    """
+    if not math.isfinite(exponent):
+        raise ValueError(f"exponent is {exponent}; allowed: finite numbers")
+    return _above_0("multiplier", multiplier) * math.pow(d_k, -exponent)
+
+
+def log_length(d_k: float, n_k: int, *, exponent: float, multiplier: float = 1.0) -> float:
+    """Multiplier * ln(n_k)^exponent / √d_k, a scale that grows with the number of keys.
+
+    Exponent 1 is Nakanishi 2025 (arXiv 2501.19399), whose multiplier s is learned. At exponent
+    1/2 unrelated vectors stay at one distance from saturation at every n_k: their logits have
+    standard deviation √(ln n_k), and the critical one is √(2 ln n_k) (Derrida 1981). n_k is the
+    number of keys of the cell, hidden ones too.
+
+    >>> log_length(64, 1024, exponent=0.5) == math.sqrt(math.log(1024)) / 8
+    True
+    """
+    if not math.isfinite(exponent):
+        raise ValueError(f"exponent is {exponent}; allowed: finite numbers")
+    if n_k < 2:
+        raise ValueError(f"n_k is {n_k}; allowed: from 2, because ln 1 is 0")
+    length = math.pow(math.log(n_k), exponent)
+    return _above_0("multiplier", multiplier) * length * math.pow(d_k, -0.5)
+
+
+def d_model(d_k: float, n_k: int, *, heads: float) -> float:
+    """1/√d_model, the width of the model where that of one head is meant: d_model = heads d_k.
+
+    >>> d_model(64, 256, heads=4)
+    0.0625
+    """
+    if not (heads >= 1 and heads == math.floor(heads)):
+        raise ValueError(f"heads is {heads}; allowed: whole numbers from 1")
+    return math.pow(heads * d_k, -0.5)
+
+
+def integer_sqrt(d_k: float, n_k: int) -> float:
+    """1/⌊√d_k⌋, the square root taken in integer arithmetic; right at square numbers.
+
+    >>> integer_sqrt(8, 256)
+    0.5
+    """
+    return 1.0 / math.isqrt(math.floor(d_k))
+
+
+quiet = np.errstate(over="ignore", invalid="ignore", divide="ignore")
+"""What is not finite is in the result, and a hidden pair is nothing to warn of."""
+
+
+@dataclass(frozen=True)
+class QKNorm:
+    """Cosine similarity of q and k times `scale` (Henry et al. 2020, whose scale is learned).
+
+    The direction of a zero vector is undefined. Here it is zero, as in PyTorch's `normalize`:
+    its scores give logits 0, and no gradient flows through them into q or k.
+
+    Raises TypeError for a scale that is not a number, and ValueError for NaN and infinities.
+    """
+
+    scale: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scale", check_number("scale", self.scale))
+
+    @quiet
+    def logits(self, scores: Floats, q: Floats, k: Floats, mask: Mask | None = None) -> Floats:
+        """Return `scale` * q·k / (|q| |k|)."""
+        of_q, of_k = self._norms(q, k)
+        return self.scale * (scores / of_q / of_k)
+
+    @quiet
+    def backward(
+        self, d_logits: Floats, scores: Floats, q: Floats, k: Floats, mask: Mask | None = None
+    ) -> ScaleGradients:
+        """Go through the norms: d logits / d|q| = -logits/|q|, and d|q| / dq = q/|q|; so for k."""
+        of_q, of_k = self._norms(q, k)
+        flow = _visible(d_logits * self.logits(scores, q, k), mask)
+        along_q = np.sum(flow, axis=-1)[..., :, np.newaxis]
+        along_k = np.sum(flow, axis=-2)[..., :, np.newaxis]
+        by_k = np.swapaxes(of_k, -1, -2)
+        of_query, of_key = -along_q * (q / of_q / of_q), -along_k * (k / by_k / by_k)
+        if mask is not None:
+            visible = np.broadcast_to(mask, flow.shape)
+            of_query = np.where(np.any(visible, axis=-1)[..., np.newaxis], of_query, 0.0)
+            of_key = np.where(np.any(visible, axis=-2)[..., np.newaxis], of_key, 0.0)
+        return ScaleGradients(
+            scores=_visible(self.scale * (d_logits / of_q / of_k), mask), q=of_query, k=of_key
+        )
+
+    @quiet
+    def mean_factor(self, q: Floats, k: Floats, mask: Mask | None = None) -> float:
+        """Return the mean over pairs of `scale` / (|q| |k|)."""
+        of_q, of_k = self._norms(q, k)
+        return _mean(self.scale / of_q / of_k, mask)
+
+    @staticmethod
+    def _norms(q: Floats, k: Floats) -> tuple[Floats, Floats]:
+        """Return the divisors |q| [..., n_q, 1] and |k| [..., 1, n_k]."""
+        return _divisor(row_norms(q))[..., :, np.newaxis], _divisor(row_norms(k))[
+            ..., np.newaxis, :
+        ]
+
+
+@dataclass(frozen=True)
+class SoftCap:
+    """Logits cap * tanh(factor * scores / cap), which stay within ±cap (Gemma 2, 2024).
+
+    Raises TypeError for a factor or cap that is not a number, and ValueError for NaN, infinities
+    and a cap of 0.
+    """
+
+    factor: float
+    cap: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "factor", check_number("factor", self.factor))
+        object.__setattr__(self, "cap", check_number("cap", self.cap))
+        if self.cap == 0:
+            raise ValueError("cap is 0.0; allowed: finite numbers other than 0")
+
+    @quiet
+    def logits(self, scores: Floats, q: Floats, k: Floats, mask: Mask | None = None) -> Floats:
+        """Return the capped logits; the mask comes after, or a hidden key would have logit -cap."""
+        capped: Floats = self.cap * np.tanh(scores * self.factor / self.cap)
+        return capped
+
+    @quiet
+    def backward(
+        self, d_logits: Floats, scores: Floats, q: Floats, k: Floats, mask: Mask | None = None
+    ) -> ScaleGradients:
+        """Multiply by the slope of tanh x, 1 - tanh² x = 4e / (1 + e)² with e = exp(-2|x|)."""
+        # The second form keeps its digits where tanh rounds to 1.
+        e = np.exp(-2.0 * np.abs(scores * self.factor / self.cap))
+        return ScaleGradients(_visible(d_logits * (self.factor * 4.0 * e / (1.0 + e) ** 2), mask))
+
+    @quiet
+    def mean_factor(self, q: Floats, k: Floats, mask: Mask | None = None) -> float:
+        """Return the factor before the cap, which is the slope at score 0."""
+        return self.factor
+
+
+@dataclass(frozen=True)
+class KeyNormSum:
+    """Scores over the sum of the norms of the keys that the query sees (Bernhard 2023).
+
+    Where that sum is 0 so are all scores, and logits and gradients are 0. A single zero key has
+    no gradient through its norm, which has a kink there.
+    """
+
+    @quiet
+    def logits(self, scores: Floats, q: Floats, k: Floats, mask: Mask | None = None) -> Floats:
+        """Return q·k_j / Σ|k|."""
+        return scores / self._sum(k, mask)
+
+    @quiet
+    def backward(
+        self, d_logits: Floats, scores: Floats, q: Floats, k: Floats, mask: Mask | None = None
+    ) -> ScaleGradients:
+        """Go through the sum: d logits / d sum = -logits / sum; the norm grows along the key."""
+        total = self._sum(k, mask)
+        flow = _visible(d_logits * (scores / total), mask)
+        d_total = -np.sum(flow, axis=-1, keepdims=True) / total
+        d_norm = np.sum(d_total if mask is None else np.where(mask, d_total, 0.0), axis=-2)
+        of_key = d_norm[..., np.newaxis] * (k / _divisor(row_norms(k))[..., np.newaxis])
+        if mask is not None:
+            seen = np.any(np.broadcast_to(mask, d_logits.shape), axis=-2)
+            of_key = np.where(seen[..., np.newaxis], of_key, 0.0)
+        return ScaleGradients(_visible(d_logits / total, mask), k=of_key)
+
+    @quiet
+    def mean_factor(self, q: Floats, k: Floats, mask: Mask | None = None) -> float:
+        """Return the mean over pairs of 1 / Σ|k|; without a mask one number for all of one head."""
+        return _mean(1.0 / self._sum(k, mask), mask)
+
+    @staticmethod
+    def _sum(k: Floats, mask: Mask | None) -> Floats:
+        """Return the divisor [..., 1 or n_q, 1]."""
+        norms = row_norms(k)[..., np.newaxis, :]
+        seen = norms if mask is None else np.where(mask, norms, 0.0)
+        return _divisor(np.sum(seen, axis=-1, keepdims=True))
+
+
+def qk_norm(d_k: float, n_k: int, *, scale: float) -> ScaleRule:
+    """`QKNorm` with a given scale, the largest logit that there can be."""
+    return QKNorm(_above_0("scale", scale))
+
+
+def soft_cap(
+    d_k: float, n_k: int, *, cap: float | None, exponent: float = 0.5
+) -> float | ScaleRule:
+    """`SoftCap` of the factor d_k^-exponent; without a cap (None) just that factor."""
+    factor = power(d_k, n_k, exponent=exponent)
+    return factor if cap is None else SoftCap(_above_0("factor", factor), _above_0("cap", cap))
+
+
+def key_norm_sum(d_k: float, n_k: int) -> ScaleRule:
+    """`KeyNormSum`; logits of unrelated vectors have standard deviation about 1/n_k."""
+    return KeyNormSum()
+
+
+RULES: dict[str, Callable[..., float | ScaleRule]] = {
+    "constant": constant,
+    "power": power,
+    "log_length": log_length,
+    "d_model": d_model,
+    "integer_sqrt": integer_sqrt,
+    "qk_norm": qk_norm,
+    "soft_cap": soft_cap,
+    "key_norm_sum": key_norm_sum,
+}
+"""The formulas that an entry of `scale_rules` can name. Each takes d_k, n_k and the entry's
+parameters by keyword, and raises ValueError for a parameter out of range."""
+
+
+def rule(entry: dict[str, Any], *, d_k: float, n_k: int) -> ScaleRule:
+    """Return the rule of one entry of `scale_rules`, such as `{"rule": "power", "exponent": 0.5}`.
+
+    Raises ValueError or ArithmeticError for a size or a parameter out of range.
+    """
+    for name, size in (("d_k", d_k), ("n_k", n_k)):
+        if not (size >= 1 and math.isfinite(size)):
+            raise ValueError(f"{name} is {size}; allowed: finite numbers from 1")
+    parameters = {name: value for name, value in entry.items() if name != "rule"}
+    return as_rule(RULES[entry["rule"]](d_k, n_k, **parameters))
+
+
+def factor(entry: dict[str, Any], *, d_k: float, n_k: int) -> float | None:
+    """Return the number that an entry multiplies every score by; None where it needs the arrays.
+
+    Needs no arrays. The exact expectations of `theory` hold where it is a number. Raises what
+    `rule` raises.
+
+    >>> factor({"rule": "power", "exponent": 0.5}, d_k=64, n_k=256)
+    0.125
+    >>> factor({"rule": "qk_norm", "scale": 8}, d_k=64, n_k=256) is None
+    True
+    """
+    made = rule(entry, d_k=d_k, n_k=n_k)
+    return made.value if isinstance(made, Factor) else None
+
+
+def is_factor(entry: dict[str, Any]) -> bool:
+    """Return whether an entry multiplies every score by one number, at every size.
+
+    >>> is_factor({"rule": "qk_norm", "scale": 8})
+    False
+    """
+    try:
+        return factor(entry, d_k=1, n_k=2) is not None
+    except (ValueError, ArithmeticError):
+        # Out of range, which is answered where every rule is tried at every size. Rules that look
+        # at the arrays have no sizes to refuse.
+        return True
+
+
+def _above_0(name: str, value: float) -> float:
+    if not (math.isfinite(value) and value > 0):
+        raise ValueError(f"{name} is {value}; allowed: finite numbers above 0")
+    return float(value)
+
+
+def _divisor(norms: Floats) -> Floats:
+    """Return norms to divide by: infinite where they are 0, so that the quotient is 0, not NaN."""
+    return np.where(norms == 0.0, np.inf, norms)
+
+
+def _visible(pairs: Floats, mask: Mask | None) -> Floats:
+    """Return the pairs [..., n_q, n_k] with 0 where they are hidden."""
+    return pairs if mask is None else np.where(mask, pairs, 0.0)
+
+
+def _mean(factors: Floats, mask: Mask | None) -> float:
+    """Return the mean of the factors [..., 1 or n_q, 1 or n_k] over the visible pairs."""
+    if mask is None:
+        return float(np.mean(factors, dtype=np.float64)) if factors.size else math.nan
+    each, visible = np.broadcast_arrays(factors, mask)
+    return float(np.mean(each, dtype=np.float64, where=visible)) if visible.any() else math.nan

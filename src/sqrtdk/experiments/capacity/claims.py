@@ -1,0 +1,139 @@
+"""Judge the claim about what a fixed vector holds."""
+
+from typing import NamedTuple
+
+import pandas as pd
+
+from sqrtdk.claims.readings import Reading
+from sqrtdk.experiments.encoder_decoder.judging import (
+    CHANCE,
+    curves_of,
+    is_settled,
+    last_step,
+    points_of,
+)
+from sqrtdk.experiments.encoder_decoder.measure import GAIN, SOLVED, UNASKED
+from sqrtdk.stats.curves import past
+from sqrtdk.stats.decisions import every, exists
+from sqrtdk.stats.intervals import Estimate, MissingError
+from sqrtdk.stats.series import Whole
+from sqrtdk.stats.wording import estimate, percent
+
+# Capacity
+
+
+class _Size(NamedTuple):
+    """The fixed vector of one size, at the learning rate with the best accuracy.
+
+    `answers` is whether it answers at some rate, `fails` whether it does not at any. `settled` is
+    whether it has learnt something and the second half of the training added little, and `edge`
+    whether the rate is at an end of the grid.
+    """
+
+    hidden: int
+    accuracy: Estimate
+    gain: Estimate
+    answers: bool | None
+    fails: bool | None
+    settled: bool | None
+    edge: bool
+
+    @property
+    def too_small(self) -> bool | None:
+        """Whether it fails, and more training would not change that."""
+        return every((self.fails, self.settled))
+
+    @property
+    def text(self) -> str:
+        """What it reaches, in words."""
+        rise = estimate(points_of(self.gain))
+        return f"{percent(self.accuracy)} at hidden = {self.hidden} ({rise} points gained)"
+
+
+def _sizes(table: pd.DataFrame) -> list[_Size]:
+    table = table[table["reader"] == "fixed"]
+    rates = sorted(set(table["learning_rate"]))
+    found = []
+    for hidden, rows in table.groupby("hidden", sort=True):
+        by = {
+            metric: {
+                row["learning_rate"]: Estimate(row["mean"], row["ci_low"], row["ci_high"])
+                for row in rows[rows["metric"] == metric].to_dict("records")
+            }
+            for metric in ("accuracy", GAIN.name)
+        }
+        accuracy = by["accuracy"]
+        best = max(accuracy, key=lambda rate: accuracy[rate].mean)
+        gain = by[GAIN.name].get(best)
+        if gain is None:
+            raise MissingError("accuracy was not logged in the first half of the training")
+        found.append(
+            _Size(
+                int(str(hidden)),
+                accuracy[best],
+                gain,
+                exists(past(one, SOLVED, above=True) for one in accuracy.values()),
+                every(past(one, SOLVED, above=False) for one in accuracy.values()),
+                is_settled(gain, accuracy[best], CHANCE),
+                len(rates) > 1 and best in (rates[0], rates[-1]),
+            )
+        )
+    return found
+
+
+def capacity(whole: Whole) -> Reading:
+    """Judge whether the smallest fixed vector is too small where a larger one answers."""
+    table = last_step(whole.table)
+    sizes = _sizes(table)
+    if len(sizes) < 2:
+        raise MissingError("the run has fewer than two sizes of the fixed vector")
+    small, *larger = sizes
+    steps, length = int(table["step"].max()), int(table["length"].iloc[0])
+    if small.fails is False:
+        raise MissingError(f"the fixed vector of {small.hidden} units answers at length = {length}")
+    if small.fails and small.settled is False:
+        raise MissingError(
+            f"the fixed vector of {small.hidden} units is still rising, or has learnt nothing, "
+            f"after {steps} training steps: {small.text}"
+        )
+    answers = exists(one.answers for one in larger)
+    if answers is False and not all(one.too_small for one in sizes):
+        raise MissingError(
+            f"no fixed vector answers in {steps} training steps, and not all of them have settled"
+        )
+    holds = every((small.too_small, answers))
+    first = next((one for one in larger if one.answers), max(larger, key=lambda x: x.accuracy.mean))
+    chance = next(iter(curves_of(table, UNASKED.name, "length")["fixed"].values()))
+    rising = [str(one.hidden) for one in sizes if one.fails and one.settled is False]
+    edges = [str(one.hidden) for one in sizes if one.edge and not one.answers]
+    conditions = [
+        f"at length = {length}",
+        *(
+            [f"at hidden = {' and '.join(rising)} the accuracy is still rising after {steps} steps"]
+            if rising
+            else []
+        ),
+        *(
+            [f"at hidden = {' and '.join(edges)} the best learning rate is at the edge of the grid"]
+            if edges
+            else []
+        ),
+    ]
+    verb = "is" if holds else "is not" if holds is False else "may be"
+    beside = (
+        "less than" if past(small.accuracy, chance.mean, above=False) else "no surer than"
+    ) if not past(small.accuracy, chance.mean, above=True) else "more than"  # fmt: skip
+    return Reading(
+        holds,
+        f"right answers after {steps} steps: {', '.join(one.text for one in sizes)}; the most "
+        f"frequent value {percent(chance)}",
+        f"Size {verb} what a small fixed vector lacks: with {small.hidden} units it answers "
+        f"{percent(small.accuracy)} of questions about {length} pairs, {beside} the most frequent "
+        f"value of a sequence would ({percent(chance)}), and the second half of {steps} training "
+        f"steps adds {estimate(points_of(small.gain))} points; with "
+        f"{first.hidden} units it answers {percent(first.accuracy)}.",
+        f"accuracy of the fixed vector at hidden = {small.hidden}",
+        small.accuracy,
+        abs(small.accuracy.mean - SOLVED),
+        "; ".join(conditions),
+    )

@@ -1,0 +1,1 @@
+"""The experiment `encoder_decoder`."""

@@ -1,0 +1,78 @@
+"""Judge the claim about the fixed vector."""
+
+from sqrtdk.claims.readings import Reading
+from sqrtdk.experiments.encoder_decoder.judging import curves_of, is_settled, last_step, need, why
+from sqrtdk.experiments.encoder_decoder.measure import GAIN, SOLVED, UNASKED
+from sqrtdk.experiments.encoder_decoder.model import READERS
+from sqrtdk.stats.curves import past
+from sqrtdk.stats.decisions import every, exists
+from sqrtdk.stats.intervals import MissingError
+from sqrtdk.stats.series import Whole
+from sqrtdk.stats.wording import percent
+
+LONG = 16
+"""A source length at which a fixed vector has to fail; a grid that ends below cannot deny it."""
+
+
+# Source length
+
+
+def bottleneck(whole: Whole) -> Reading:
+    """Judge whether the fixed vector fails at the longest source, and attention does not."""
+    table = last_step(whole.table)
+    curves = curves_of(table, "accuracy", "length")
+    unasked = curves_of(table, UNASKED.name, "length")
+    need(curves, "fixed")
+    attention = {name: curve for name, curve in curves.items() if name != "fixed"}
+    if not attention:
+        raise MissingError("the run has no reader with attention")
+    fixed, longest, steps = curves["fixed"], max(curves["fixed"]), int(table["step"].max())
+    end = fixed[longest]
+    fails = past(end, SOLVED, above=False)
+    if fails is False and longest < LONG:
+        raise MissingError(
+            f"the fixed vector answers {percent(end)} at length = {longest}, the longest; longer "
+            "sources may differ"
+        )
+    solved = {name: past(curve[longest], SOLVED, above=True) for name, curve in attention.items()}
+    gains = curves_of(table, GAIN.name, "length")
+    chance = unasked["fixed"][longest]
+    if exists(solved.values()) is False and not all(
+        is_settled(gains.get(name, {}).get(longest), curve[longest], chance.high)
+        for name, curve in attention.items()
+    ):
+        raise MissingError(
+            f"no attention answers at length = {longest} after {steps} training steps, and they "
+            "may not be trained yet"
+        )
+    holds = every((fails, exists(solved.values())))
+    best = max(attention, key=lambda name: (attention[name][longest].mean, READERS.index(name)))
+    short = [length for length, value in fixed.items() if past(value, SOLVED, above=True)]
+    without = [name for name, state in solved.items() if state is False]
+    unsure = [name for name, state in solved.items() if state is None]
+    gain = gains.get("fixed", {}).get(longest)
+    conditions = [
+        f"after {steps} training steps",
+        *([why(end, gain, chance)] if fails else []),
+        *(
+            [f"in these steps the fixed vector answers up to length = {max(short)}"]
+            if short
+            else []
+        ),
+        *([f"not with {' and '.join(without)}"] if holds and without else []),
+        *([f"undecided with {' and '.join(unsure)}"] if holds and unsure else []),
+    ]
+    text = ", ".join(f"{name} {percent(curve[longest])}" for name, curve in curves.items())
+    verb = "removes" if holds else "does not remove"
+    return Reading(
+        holds,
+        f"right answers at length = {longest}: {text}; the most frequent value {percent(chance)}",
+        f"Attention {verb} the bottleneck: at length = {longest}, after {steps} training steps, "
+        f"the fixed vector answers {percent(end)} rightly, where the most frequent value of a "
+        f"sequence is right for {percent(chance)}; with {best} attention it is "
+        f"{percent(attention[best][longest])}.",
+        f"accuracy of the fixed vector at length = {longest}",
+        end,
+        abs(end.mean - SOLVED),
+        "; ".join(conditions),
+    )

@@ -1,0 +1,77 @@
+"""Judge the claims about encoder and decoder.
+
+The rules in words are in `claims`, next to the sentences.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from sqrtdk.experiments.encoder_decoder.recall import N_VALUES
+from sqrtdk.stats.curves import past
+from sqrtdk.stats.decisions import every
+from sqrtdk.stats.intervals import Estimate, MissingError
+from sqrtdk.stats.wording import estimate
+
+CHANCE = 1 / N_VALUES
+"""Accuracy of an answer that knows nothing of its sequence."""
+
+SETTLED = 0.05
+"""Training has settled where the second half of its steps adds less than this to the accuracy."""
+
+
+def curves_of(table: pd.DataFrame, metric: str, x: str) -> dict[str, dict[int, Estimate]]:
+    """Return a metric by reader and by x."""
+    found: dict[str, dict[int, Estimate]] = {}
+    for row in table[table["metric"] == metric].sort_values(x).to_dict("records"):
+        value = Estimate(row["mean"], row["ci_low"], row["ci_high"])
+        found.setdefault(row["reader"], {})[int(row[x])] = value
+    return found
+
+
+def last_step(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of the last step."""
+    found: pd.DataFrame = table[table["step"] == table["step"].max()]
+    return found
+
+
+def need(curves: Mapping[str, Any], *readers: str) -> None:
+    """Raise MissingError if a run lacks one of some readers."""
+    lacking = [reader for reader in readers if reader not in curves]
+    if lacking:
+        raise MissingError(f"the run has no reader {' and no '.join(lacking)}")
+
+
+def is_settled(gain: Estimate | None, accuracy: Estimate, level: float) -> bool | None:
+    """Return whether training has settled: surely above a level, and surely rising no more.
+
+    What is at the level has learnt nothing yet, and may still begin to.
+    """
+    if gain is None:
+        return None
+    return every((past(accuracy, level, above=True), past(gain, SETTLED, above=False)))
+
+
+def why(accuracy: Estimate, gain: Estimate | None, chance: Estimate) -> str:
+    """Return what is known of why a fixed vector fails: its size, or that it is not trained yet."""
+    if past(accuracy, chance.high, above=True) is not True:
+        return (
+            "the fixed vector is then no better than the most frequent value, so that it may be "
+            "too small or only not trained yet"
+        )
+    if is_settled(gain, accuracy, chance.high):
+        return "the fixed vector has then settled, so that its size is what it lacks"
+    return "the fixed vector may then still be rising, so that training may be what it lacks"
+
+
+def added(gain: Estimate | None) -> str:
+    """Word what training beyond a point added."""
+    if gain is None:
+        return ""
+    return f", the second half of which adds {estimate(points_of(gain))} percentage points"
+
+
+def points_of(share: Estimate) -> Estimate:
+    """Return a share in percentage points."""
+    return Estimate(*(100 * x for x in share))

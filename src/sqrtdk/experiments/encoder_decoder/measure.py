@@ -1,0 +1,241 @@
+"""Encoder and decoder: a fixed vector or attention over all states, against source length.
+
+A slab is one combination of length, score width, state size and learning rate; its cells are
+readers × seeds, a row for each logged step. Some seeds are trained at once, which changes no digit.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from sqrtdk import schema
+from sqrtdk.core import metrics
+from sqrtdk.core.attention import Floats
+from sqrtdk.experiments.cells import Cell, main, shared
+from sqrtdk.experiments.encoder_decoder import model, recall
+from sqrtdk.schema import Column, Key
+from sqrtdk.storage.tables import Row
+
+READER = Key(
+    "reader",
+    "choice",
+    "What the answer is read from: the last state alone (fixed), or all states through attention "
+    "with additive, dot-product or scaled dot-product scores.",
+    choices=model.READERS,
+)
+LENGTH = Key("length", "whole", "Source length: pairs that the encoder reads.", "pairs")
+D_K = Key(
+    "d_k",
+    "whole",
+    "Score width: dimension of each query and key vector of the attention, and of the hidden "
+    "layer of additive scores. Nothing to the fixed vector.",
+    "dimensions",
+)
+HIDDEN = Key(
+    "hidden",
+    "whole",
+    "Units of the encoder's state, which is the size of the fixed vector.",
+    "units",
+)
+LEARNING_RATE = Key("learning_rate", "number", "Learning rate of Adam, the same at every step.")
+STEPS = Key("steps", "whole", "Training steps.", "steps", axis=False)
+BATCH = Key("batch", "whole", "Sequences of a training step.", "sequences", axis=False)
+LOG_EVERY = Key(
+    "log_every", "whole", "Steps between two rows of a cell; the last step has one too.", "steps",
+    axis=False,
+)  # fmt: skip
+
+AXES: tuple[Key, ...] = (D_K, LENGTH, HIDDEN, LEARNING_RATE, READER, schema.SEED)
+KEYS: tuple[Key, ...] = (*AXES, STEPS, BATCH, LOG_EVERY)
+
+WITHIN: tuple[str, ...] = ("reader",)
+FACTORS_ONLY = False
+HAS_THEORY = False
+ROW = "One row per logged step of a cell."
+
+SOLVED = 0.9
+"""Accuracy from which on the task counts as learnt."""
+
+GAIN = Column(
+    "accuracy_gain",
+    "By how much the accuracy is higher than at the last logged step of the first half of these "
+    "steps: near 0 where training has settled. Empty before the first step.",
+    "difference of shares",
+    optional=True,
+)
+
+TOGETHER = 8
+"""Seeds that are trained at once."""
+
+UNASKED = Column(
+    "unasked_accuracy",
+    "Share of the pairs of the held-out sequences that have the most frequent value of their "
+    "sequence: the expected accuracy, over which pair is asked about, of an answer that knows "
+    "all values but not which belongs to which key.",
+    "share",
+)
+
+COLUMNS: tuple[Column, ...] = (
+    *(schema.axis_column(key) for key in AXES),
+    Column("step", "Training steps done.", read=int, axis=True),
+    Column(
+        "accuracy",
+        f"Share of {recall.HELD_OUT} held-out sequences that are answered rightly; chance is "
+        f"1/{recall.N_VALUES}.",
+        "share",
+        counted=(recall.HELD_OUT,),
+    ),
+    GAIN,
+    UNASKED,
+    Column("loss", "Cross-entropy of the answer, mean over the held-out sequences.", "nats"),
+    Column(
+        "reached_90",
+        f"1 if the accuracy was {SOLVED} or more at this or an earlier logged step, else 0; the "
+        "mean over seeds is the share of them that got there.",
+        "share",
+        counted=(1,),
+    ),
+    Column(
+        "steps_to_90",
+        f"First logged step at which the accuracy was {SOLVED} or more. Empty as long as it was "
+        "not, so that a mean is over the seeds that got there alone.",
+        "steps",
+        optional=True,
+    ),
+    Column(
+        "entropy_nats",
+        "Entropy of the attention weights, mean over the held-out sequences. Empty for the fixed "
+        "vector, like the three columns after it.",
+        "nats",
+        optional=True,
+    ),
+    Column("max_weight", "Largest weight, mean over the held-out sequences.", optional=True),
+    Column(
+        "asked_weight",
+        "Weight on the state right after the pair that is asked about, mean over the held-out "
+        "sequences.",
+        optional=True,
+    ),
+    Column(
+        "logit_std",
+        "Standard deviation of the attention logits over the states of a sequence: root mean "
+        "square over the held-out sequences. Empty at length 1 too.",
+        optional=True,
+        pool="rms",
+    ),
+    Column(
+        "grad_norm",
+        "Norm of the gradient of the loss with respect to all parameters together, of the training "
+        "batch of this step.",
+    ),
+)
+
+
+def memory(slab: dict[str, Any]) -> int:
+    """Bytes that the seeds that are trained at once take at their peak."""
+    return peak(slab, states=3, layers=1)
+
+
+def peak(slab: dict[str, Any], *, states: int, layers: int) -> int:
+    """The same where an evaluation holds so many arrays as large as the states and as `match`."""
+    length, n, batch = slab["length"], slab["hidden"], slab["batch"]
+    readers = slab["reader"]
+    d_k = 0 if set(readers) == {"fixed"} else slab["d_k"]
+    # Only the additive score has a layer for each state.
+    match = d_k if "additive" in readers else 0
+    rows, held = length * batch, length * recall.HELD_OUT
+    # What training keeps while the held-out sequences are evaluated; backpropagation needs seven
+    # arrays as large as the states, but not at the same time.
+    evaluation = rows * (n + match) + held * (states * n + layers * match)
+    evaluation += recall.HELD_OUT * (1 + layers) * d_k
+    ones = max(recall.N_VALUES, length if length <= model.FEW else 0)
+    training = rows * (7 * n + match + ones)
+    # Parameters, two moments, gradient, scratch, and the gradient's parts.
+    weights = 6 * (n * (2 * n + d_k + 2 * length + 2 * recall.N_VALUES) + length * d_k)
+    # Keys and values: of a chunk of batches and of the held-out sequences, whose values are counted
+    # once; and one run's as they are drawn.
+    drawn = (2 + 2 / TOGETHER) * recall.CHUNK * rows + 3 * held
+    blocks = 2 * model.BLOCK
+    return int(8 * (TOGETHER * (max(evaluation, training) + weights + drawn) + blocks))
+
+
+def seconds(slab: dict[str, Any]) -> float:
+    """About how long one seed of a slab takes on one core."""
+    width = slab["hidden"] + slab["d_k"] / 2
+    step = 1e-4 + 1.2e-8 * slab["batch"] * slab["length"] * width
+    return float(len(slab["reader"]) * slab["steps"] * step)
+
+
+def cells(slab: dict[str, Any]) -> Iterator[Cell]:
+    """The cells of one slab, reader by reader."""
+    return trained_together(slab, measure)
+
+
+def trained_together(
+    slab: dict[str, Any], measure: Callable[..., list[list[Row]]]
+) -> Iterator[Cell]:
+    """The cells of a slab of models; `measure` gives the rows of each of some seeds.
+
+    Seeds are trained together, when the first of them is asked for.
+    """
+    names = [key.name for key in AXES if key.name not in ("reader", "seed")]
+    training = {key.name: slab[key.name] for key in KEYS if not key.axis and key.name in slab}
+    training |= {"n" if name == "hidden" else name: slab[name] for name in names}
+    start, stop = slab["seeds"]
+    for reader in slab["reader"]:
+        for first in range(start, stop, TOGETHER):
+            seeds = range(first, min(first + TOGETHER, stop))
+            found = shared(partial(measure, reader, **training), seeds)
+            for run, seed in enumerate(seeds):
+                axes = {name: slab[name] for name in names} | {"reader": reader, "seed": seed}
+                yield axes, partial(found, run)
+
+
+def measure(reader: str, seeds: Sequence[int], *, length: int, **training: Any) -> list[list[Row]]:
+    """The rows of each seed, one a logged step."""
+    data = recall.held_out(seeds, length)
+    unasked = recall.unasked_accuracy(data.values)
+    first = np.full(len(seeds), np.nan)
+    found: list[list[Row]] = [[] for _ in seeds]
+    earlier: dict[int, Floats] = {}
+    for step, parameters, grad_norm in recall.train(reader, seeds, length=length, **training):
+        now = evaluate(model.forward(reader, parameters, data), data)
+        half = max((at for at in earlier if 2 * at <= step), default=None)
+        before = np.full(len(seeds), np.nan) if half is None else earlier[half]
+        earlier[step] = now["accuracy"]
+        first[np.isnan(first) & (now["accuracy"] >= SOLVED)] = step
+        now |= {
+            "accuracy_gain": now["accuracy"] - before,
+            "unasked_accuracy": unasked,
+            "reached_90": (~np.isnan(first)).astype(float),
+            "steps_to_90": first.copy(),
+            "grad_norm": grad_norm,
+        }
+        for run, rows in enumerate(found):
+            rows.append({"step": step} | {name: float(one[run]) for name, one in now.items()})
+    return found
+
+
+def evaluate(found: model.Forward, data: model.Sequences) -> dict[str, Floats]:
+    """Metrics of the held-out sequences after a forward pass, each [n_runs]."""
+    loss, _ = model.cross_entropy(found.logits, data.answer)
+    accuracy = np.mean(np.argmax(found.logits, axis=-1) == data.answer, axis=-1)
+    result = {"accuracy": accuracy, "loss": loss}
+    if not found.weights.size:
+        empty = np.full(len(loss), np.nan)
+        names = ("entropy_nats", "max_weight", "asked_weight", "logit_std")
+        return result | dict.fromkeys(names, empty)
+    rows = metrics.row_metrics(found.scores)
+    asked = np.take_along_axis(found.weights, data.asked[..., np.newaxis], axis=-1)[..., 0]
+    return result | {
+        "entropy_nats": np.mean(rows.entropy_nats, axis=-1),
+        "max_weight": np.mean(rows.max_weight, axis=-1),
+        "asked_weight": np.mean(asked, axis=-1),
+        "logit_std": metrics.logit_std(found.scores),
+    }
+
+
+if __name__ == "__main__":
+    main(cells, KEYS, COLUMNS)

@@ -1,0 +1,337 @@
+"""A recurrent encoder and its readers, forward and backward, on NumPy arrays.
+
+An encoder of tanh units reads pairs of a key and a value, a reader makes one context vector of its
+states, and a head with one hidden layer answers a question about one pair. The readers: the last
+state alone, a fixed vector (Sutskever et al. 2014), or attention over all states with additive
+scores (Bahdanau et al. 2015), dot products (Luong et al. 2015) or scaled ones (Vaswani et al.
+2017, section 3.2.1).
+
+Everything has a leading axis of runs, independent models with data of their own, so that one array
+operation serves many seeds; what a run computes never depends, not even in its last bit, on the
+runs beside it. Further axes: length (time), batch, n (units of a state), d_k (score width), n_keys
+and n_values (symbols). Gradients are written out by hand, through time.
+"""
+
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sqrtdk.core.attention import Floats, softmax
+from sqrtdk.core.gradients import softmax_backward
+
+Ints: TypeAlias = NDArray[np.integer]
+
+Parameters: TypeAlias = dict[str, Floats]
+"""By name, each [n_runs, ...]; see `shapes`."""
+
+READERS = ("fixed", "additive", "dot", "scaled_dot")
+
+BLOCK = 2**16
+"""Numbers of the additive score that are worked on at once: half a MiB, which a cache holds."""
+
+FEW = 32
+"""Up to so many symbols a product with ones and zeros sums faster than bins. The zeros of more take
+memory as the square of the length. Changes the order of a sum."""
+
+
+class Sequences(NamedTuple):
+    """Sequences of pairs: `keys` and `values` [n_runs, length, batch] are numbers of symbols.
+
+    `asked` [n_runs, batch] is the position of the pair that the question is about.
+    """
+
+    keys: Ints
+    values: Ints
+    asked: Ints
+
+    @property
+    def question(self) -> Ints:
+        """The key of the pair that is asked about, [n_runs, batch]."""
+        return _at(self.keys, self.asked)
+
+    @property
+    def answer(self) -> Ints:
+        """Its value, [n_runs, batch]."""
+        return _at(self.values, self.asked)
+
+
+def _at(symbols: Ints, position: Ints) -> Ints:
+    found: Ints = np.take_along_axis(symbols, position[:, np.newaxis], axis=1)[:, 0]
+    return found
+
+
+def shapes(
+    reader: str, *, n_keys: int, n_values: int, n: int, d_k: int
+) -> dict[str, tuple[int, int]]:
+    """The parameters of a model and their shapes without the axis of runs.
+
+    `e_` are embeddings, a row for each symbol; `w_` are matrices that rows are multiplied with;
+    `b_` are biases; `v_a` makes a number of the additive score.
+
+    >>> shapes("dot", n_keys=2, n_values=3, n=5, d_k=7)["w_k"]
+    (5, 7)
+    """
+    encoder = {"e_key": (n_keys, n), "e_value": (n_values, n), "w_h": (n, n), "b_h": (1, n)}
+    scores = {} if reader == "fixed" else {"w_q": (n_keys, d_k), "w_k": (n, d_k)}
+    if reader == "additive":
+        scores["v_a"] = (1, d_k)
+    head = {"w_c": (n, n), "e_question": (n_keys, n), "b_r": (1, n)}
+    return encoder | scores | head | {"w_y": (n, n_values), "b_y": (1, n_values)}
+
+
+# Forward
+
+
+class Forward(NamedTuple):
+    """Every stage of the forward pass. Those of attention are empty for the fixed vector.
+
+    states   [n_runs, length, batch, n]
+    query    [n_runs, batch, d_k]
+    match    what a score is made of. dot: the query as a vector of the states' space, [n_runs,
+             batch, n]; additive: tanh(query + key), [n_runs, length, batch, d_k]
+    scores   of attention, after scaling, [n_runs, batch, length]
+    weights  softmax of them
+    context  [n_runs, batch, n]
+    hidden   the head's layer, [n_runs, batch, n]
+    logits   of the answer, [n_runs, batch, n_values]
+    """
+
+    states: Floats
+    query: Floats
+    match: Floats
+    scores: Floats
+    weights: Floats
+    context: Floats
+    hidden: Floats
+    logits: Floats
+
+
+def forward(reader: str, parameters: Parameters, data: Sequences) -> Forward:
+    """Read the sequences and answer the questions."""
+    return read(reader, parameters, encode(parameters, data), data.question)
+
+
+def encode(parameters: Parameters, data: Sequences) -> Floats:
+    """The states h_t = tanh(e_key + e_value + b_h + h_{t-1} w_h), from h_0 = 0."""
+    runs = np.arange(len(data.keys))[:, np.newaxis, np.newaxis]
+    states = parameters["e_key"][runs, data.keys] + parameters["e_value"][runs, data.values]
+    states += parameters["b_h"][:, np.newaxis]
+    for t in range(states.shape[1]):
+        if t:
+            states[:, t] += states[:, t - 1] @ parameters["w_h"]
+        np.tanh(states[:, t], out=states[:, t])
+    return states
+
+
+def read(reader: str, parameters: Parameters, states: Floats, question: Ints) -> Forward:
+    """Answer the questions from the states. Raises ValueError for another reader."""
+    if reader not in READERS:
+        raise ValueError(f"reader is {reader!r}; allowed: {' or '.join(READERS)}")
+    runs = np.arange(len(states))[:, np.newaxis]
+    nothing: Floats = np.empty(0)
+    query, match, scores, weights = (nothing,) * 4
+    if reader == "fixed":
+        context = states[:, -1]
+    else:
+        query = parameters["w_q"][runs, question]
+        if reader == "additive":
+            match, scores = _additive(parameters, states, query)
+        else:
+            # q · (h w_k) = (q w_kᵀ) · h: a product of width d_k for a query, none for a state.
+            match = query @ _turned(parameters["w_k"])
+            scores = np.vecdot(states, match[:, np.newaxis]) * _scale(reader, parameters)
+        scores = _last(scores)
+        weights = softmax(scores)
+        context = np.sum(_over_states(weights) * states, axis=1)
+    layer = context @ parameters["w_c"] + parameters["e_question"][runs, question]
+    hidden = np.tanh(layer + parameters["b_r"])
+    logits = hidden @ parameters["w_y"] + parameters["b_y"]
+    return Forward(states, query, match, scores, weights, context, hidden, logits)
+
+
+def _scale(reader: str, parameters: Parameters) -> float:
+    d_k: int = parameters["w_q"].shape[-1]
+    return d_k**-0.5 if reader == "scaled_dot" else 1.0
+
+
+def _additive(parameters: Parameters, states: Floats, query: Floats) -> tuple[Floats, Floats]:
+    """tanh(query + key) and its product with v_a, [n_runs, length, batch, ...]."""
+    n_runs, length, batch, _ = states.shape
+    match = np.empty((n_runs, length, batch, query.shape[-1]))
+    scores = np.empty((n_runs, length, batch, 1))
+    for run, times in _blocks(match):
+        block = match[run, times]
+        np.matmul(states[run, times], parameters["w_k"][run], out=block)
+        block += query[run]
+        np.tanh(block, out=block)
+        np.matmul(block, parameters["v_a"][run].T, out=scores[run, times])
+    return match, scores[..., 0]
+
+
+def _blocks(match: Floats) -> list[tuple[int, slice]]:
+    n_runs, length, batch, d_k = match.shape
+    step = max(1, BLOCK // (batch * d_k))
+    return [(run, slice(t, t + step)) for run in range(n_runs) for t in range(0, length, step)]
+
+
+def cross_entropy(logits: Floats, answer: Ints) -> tuple[Floats, Floats]:
+    """Mean over the batch of -ln p(answer), in nats [n_runs], and its gradient by the logits.
+
+    >>> loss, _ = cross_entropy(np.zeros((1, 1, 4)), np.array([[2]]))
+    >>> loss.round(4)
+    array([1.3863])
+    """
+    top = logits - np.max(logits, axis=-1, keepdims=True)
+    picked = answer[..., np.newaxis]
+    losses = np.log(np.sum(np.exp(top), axis=-1)) - np.take_along_axis(top, picked, -1)[..., 0]
+    target = (picked == np.arange(logits.shape[-1])).astype(float)
+    return np.mean(losses, axis=-1), (softmax(logits) - target) / answer.shape[-1]
+
+
+# Backward
+
+
+def backward(
+    reader: str, parameters: Parameters, data: Sequences, found: Forward, d_logits: Floats
+) -> Parameters:
+    """Gradients of all parameters, for a gradient [n_runs, batch, n_values] by the logits."""
+    d_states, gradients = read_backward(reader, parameters, data.question, found, d_logits)
+    states = found.states
+    _, inputs = through_time(parameters, states, d_states)
+    rows = _rows(inputs)
+    return gradients | {
+        "e_key": _by_symbol(data.keys, rows, len(parameters["e_key"][0])),
+        "e_value": _by_symbol(data.values, rows, len(parameters["e_value"][0])),
+        "w_h": _turned(_rows(states[:, :-1])) @ _rows(inputs[:, 1:]),
+        "b_h": np.sum(rows, axis=1, keepdims=True),
+    }
+
+
+def read_backward(
+    reader: str, parameters: Parameters, question: Ints, found: Forward, d_logits: Floats
+) -> tuple[Floats, Parameters]:
+    """Gradient by the states through the reader alone, and of the reader's and head's parameters.
+
+    What flows from a state to the states after it is left to `through_time`.
+    """
+    states, weights = found.states, found.weights
+    d_layer = (d_logits @ _turned(parameters["w_y"])) * (1.0 - found.hidden**2)
+    d_context = d_layer @ _turned(parameters["w_c"])
+    asked = _turned(_one_hot(question, len(parameters["e_question"][0])))
+    gradients = {
+        "w_c": _turned(found.context) @ d_layer,
+        "e_question": asked @ d_layer,
+        "b_r": np.sum(d_layer, axis=1, keepdims=True),
+        "w_y": _turned(found.hidden) @ d_logits,
+        "b_y": np.sum(d_logits, axis=1, keepdims=True),
+    }
+    if reader == "fixed":
+        d_states = np.zeros_like(states)
+        d_states[:, -1] = d_context
+        return d_states, gradients
+    d_weights = _last(np.vecdot(states, d_context[:, np.newaxis]))
+    d_scores = _over_states(softmax_backward(weights, d_weights))
+    d_states = _over_states(weights) * d_context[:, np.newaxis]
+    if reader == "additive":
+        d_query, more = _additive_backward(parameters, found, d_scores, d_states)
+        gradients |= more
+    else:
+        d_scores = d_scores * _scale(reader, parameters)
+        d_states += d_scores * found.match[:, np.newaxis]
+        d_match = np.sum(d_scores * states, axis=1)
+        d_query = d_match @ parameters["w_k"]
+        gradients["w_k"] = _turned(d_match) @ found.query
+    return d_states, gradients | {"w_q": asked @ d_query}
+
+
+def _additive_backward(
+    parameters: Parameters, found: Forward, d_scores: Floats, d_states: Floats
+) -> tuple[Floats, Parameters]:
+    """Gradient by the query and of w_k and v_a; that by the states is added to `d_states`."""
+    d_query = np.zeros_like(found.query)
+    d_w_k, d_v_a = (np.zeros_like(parameters[name]) for name in ("w_k", "v_a"))
+    for run, times in _blocks(found.match):
+        match, flow = found.match[run, times], d_scores[run, times]
+        d_v_a[run] += flow.reshape(1, -1) @ match.reshape(-1, match.shape[-1])
+        inside = match * match
+        np.subtract(1.0, inside, out=inside)
+        inside *= parameters["v_a"][run]
+        inside *= flow
+        d_states[run, times] += inside @ parameters["w_k"][run].T
+        d_query[run] += np.sum(inside, axis=0)
+        flat = inside.reshape(-1, inside.shape[-1])
+        d_w_k[run] += found.states[run, times].reshape(len(flat), -1).T @ flat
+    return d_query, {"w_k": d_w_k, "v_a": d_v_a}
+
+
+def through_time(parameters: Parameters, states: Floats, d_states: Floats) -> tuple[Floats, Floats]:
+    """The total gradient by each state, through all later ones, and that before its tanh.
+
+    Backpropagation through time: δ_t = d_t + (1 - h_{t+1}²) δ_{t+1} w_hᵀ. Shapes as the states'.
+    """
+    total, inputs = d_states.copy(), 1.0 - states**2
+    w_back = np.ascontiguousarray(_turned(parameters["w_h"]))
+    for t in reversed(range(states.shape[1])):
+        if t + 1 < states.shape[1]:
+            total[:, t] += inputs[:, t + 1] @ w_back
+        inputs[:, t] *= total[:, t]
+    return total, inputs
+
+
+def state_jacobian(reader: str, parameters: Parameters, data: Sequences) -> Floats:
+    """Norms of the derivative of the answer's logits by each state, [n_runs, length, batch].
+
+    The Frobenius norm of ∂ logits / ∂ h_t, an n_values x n matrix for each sequence: the total
+    derivative, through the reader and through all states after h_t.
+    """
+    found = forward(reader, parameters, data)
+    squares = np.zeros(found.states.shape[:-1])
+    for value in range(found.logits.shape[-1]):
+        d_logits = np.zeros_like(found.logits)
+        d_logits[..., value] = 1.0
+        d_states, _ = read_backward(reader, parameters, data.question, found, d_logits)
+        total, _ = through_time(parameters, found.states, d_states)
+        squares += np.vecdot(total, total)
+    norms: Floats = np.sqrt(squares)
+    return norms
+
+
+# Axes
+
+
+def _turned(x: Floats) -> Floats:
+    return np.swapaxes(x, -1, -2)
+
+
+def _last(x: Floats) -> Floats:
+    """[n_runs, length, batch] to [n_runs, batch, length], as softmax takes it."""
+    return np.ascontiguousarray(np.swapaxes(x, 1, 2))
+
+
+def _over_states(x: Floats) -> Floats:
+    """[n_runs, batch, length] to [n_runs, length, batch, 1], as it multiplies the states."""
+    return np.ascontiguousarray(np.swapaxes(x, 1, 2))[..., np.newaxis]
+
+
+def _rows(x: Floats) -> Floats:
+    """[n_runs, length, batch, n] to [n_runs, length * batch, n]."""
+    n_runs, length, batch, n = x.shape
+    return x.reshape(n_runs, length * batch, n)
+
+
+def _by_symbol(symbols: Ints, rows: Floats, count: int) -> Floats:
+    """Sums of the rows [n_runs, length * batch, n] of each symbol, [n_runs, count, n]."""
+    if count <= FEW:
+        return _turned(_rows(_one_hot(symbols, count))) @ rows
+    found = np.empty((len(rows), count, rows.shape[-1]))
+    for run, unit in np.ndindex(len(rows), rows.shape[-1]):
+        # One row after the other: the order of a sum is the same whatever is trained beside it.
+        found[run, :, unit] = np.bincount(symbols[run].ravel(), rows[run, :, unit], count)
+    return found
+
+
+def _one_hot(symbols: Ints, count: int) -> Floats:
+    """Symbols [...] to [..., count]."""
+    found: Floats = (symbols[..., np.newaxis] == np.arange(count)).astype(float)
+    return found

@@ -1,0 +1,173 @@
+"""The recall task, and training the models of `recurrent` on it.
+
+A sequence has one pair for each of its keys: as many keys as it is long, in random order, each
+with a random value. The question names a key, the answer is its value. Nothing of a sequence can
+be left out, and a model that keeps only which values occurred is right as often as the most
+frequent value is (`unasked_accuracy`).
+
+Streams of random numbers are keyed by seed and array, never by reader: all readers of a seed see
+the same sequences and start from the same encoder and head.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from sqrtdk.core import metrics
+from sqrtdk.core.adam import Adam
+from sqrtdk.core.attention import Floats
+from sqrtdk.experiments.encoder_decoder import model
+from sqrtdk.experiments.encoder_decoder.model import Ints, Parameters, Sequences
+
+N_VALUES = 8
+"""Symbols that a value is one of; chance is 1/8."""
+
+HELD_OUT = 128
+"""Sequences of a seed that its accuracy is measured on, drawn apart from those of the training."""
+
+CHUNK = 64
+"""Training batches that are drawn at once. Changes memory, never a number."""
+
+# The position of a name is part of a stream's key: append, never reorder.
+_ARRAYS = (
+    *("keys", "values", "asked", "held_keys", "held_values", "held_asked"),
+    *("e_key", "e_value", "w_h", "b_h", "w_q", "w_k", "v_a"),
+    *("w_c", "e_question", "b_r", "w_y", "b_y"),
+)
+
+
+def stream(array: str, seed: int) -> np.random.Generator:
+    """The random stream of one array of one seed, counter-based (Salmon et al. 2011)."""
+    # Not the entropy of `inputs.stream`, so that no two streams of the project are the same.
+    key = np.random.SeedSequence(1, spawn_key=(seed, _ARRAYS.index(array)))
+    return np.random.Generator(np.random.Philox(key))
+
+
+# Data
+
+
+def batches(seeds: Sequence[int], *, length: int, batch: int, held: bool) -> Iterator[Sequences]:
+    """Endless batches of sequences, one run a seed; `held` ones are of streams of their own."""
+    prefix = "held_" if held else ""
+    streams = [
+        [stream(f"{prefix}{name}", seed) for name in ("keys", "values", "asked")] for seed in seeds
+    ]
+    # Of the held-out ones a single batch is asked for.
+    chunk = 1 if held else CHUNK
+    while True:
+        drawn = _draw(streams, (chunk, batch, length))
+        for place in range(chunk):
+            # A view would keep the whole chunk while the next one is drawn.
+            yield Sequences(*(one[place].copy() for one in drawn))
+        del drawn
+
+
+def _draw(streams: list[list[np.random.Generator]], shape: tuple[int, int, int]) -> list[Ints]:
+    """Keys and values [chunk, n_runs, length, batch] and the pairs asked, [chunk, n_runs, batch].
+
+    Run by run into its place, so that no second copy of them all is made.
+    """
+    chunk, batch, length = shape
+    keys, values = (np.empty((chunk, len(streams), length, batch), dtype=int) for _ in range(2))
+    asked = np.empty((chunk, len(streams), batch), dtype=int)
+    for run, (of_keys, of_values, of_asked) in enumerate(streams):
+        keys[:, run] = np.argsort(of_keys.random(shape), axis=-1).swapaxes(1, 2)
+        values[:, run] = of_values.integers(0, N_VALUES, shape).swapaxes(1, 2)
+        asked[:, run] = of_asked.integers(0, length, shape[:-1])
+    return [keys, values, asked]
+
+
+def held_out(seeds: Sequence[int], length: int) -> Sequences:
+    """The sequences that accuracy is measured on, one run a seed."""
+    return next(batches(seeds, length=length, batch=HELD_OUT, held=True))
+
+
+def unasked_accuracy(values: Ints) -> Floats:
+    """Share of the pairs that have the most frequent value of their sequence, [n_runs].
+
+    How often that value is the answer, expected over which pair is asked about: the best answer
+    of who knows all values [n_runs, length, batch] but not whose they are.
+
+    >>> unasked_accuracy(np.array([[[3], [5], [3], [1]]]))
+    array([0.5])
+    """
+    counts = (values[..., np.newaxis] == np.arange(N_VALUES)).sum(axis=1)
+    share: Floats = counts.max(axis=-1).mean(axis=-1) / values.shape[1]
+    return share
+
+
+# Training
+
+
+def initial(
+    reader: str, seeds: Sequence[int], *, length: int, n: int, d_k: int
+) -> tuple[Floats, Parameters]:
+    """Initial parameters as one array [n_runs, count], and by name as views of it.
+
+    Normal, with variance 1 over the rows that a matrix sums, so that queries and the sum of the
+    embeddings have entries of variance 1; biases are 0.
+    """
+    shapes = model.shapes(reader, n_keys=length, n_values=N_VALUES, n=n, d_k=d_k)
+    deviation = {"w_q": 1.0, "e_question": 1.0, "v_a": d_k**-0.5, "b_h": 0, "b_r": 0, "b_y": 0}
+    deviation |= dict.fromkeys(("e_key", "e_value"), 0.5**0.5)
+    flat = np.empty((len(seeds), sum(math.prod(shape) for shape in shapes.values())))
+    parameters = views(flat, shapes)
+    for name, shape in shapes.items():
+        for run, seed in enumerate(seeds):
+            drawn = stream(name, seed).standard_normal(shape)
+            parameters[name][run] = deviation.get(name, n**-0.5) * drawn
+    return flat, parameters
+
+
+def views(flat: Floats, shapes: dict[str, tuple[int, int]]) -> Parameters:
+    """Parts of an array [n_runs, count], by name and in these shapes."""
+    found, start = {}, 0
+    for name, shape in shapes.items():
+        stop = start + math.prod(shape)
+        found[name] = flat[:, start:stop].reshape(len(flat), *shape)
+        start = stop
+    return found
+
+
+class Moment(NamedTuple):
+    """Training at one step: the parameters, which training goes on to change in place.
+
+    `grad_norm` [n_runs] is the norm of the gradient by all parameters, of the batch of this step.
+    """
+
+    step: int
+    parameters: Parameters
+    grad_norm: Floats
+
+
+def train(
+    reader: str,
+    seeds: Sequence[int],
+    *,
+    length: int,
+    d_k: int,
+    n: int,
+    batch: int,
+    steps: int,
+    learning_rate: float,
+    log_every: int,
+) -> Iterator[Moment]:
+    """Train one run a seed with Adam; yields step 0, every `log_every`-th, and the last step."""
+    flat, parameters = initial(reader, seeds, length=length, n=n, d_k=d_k)
+    gradient, scratch = np.empty_like(flat), np.empty_like(flat)
+    moments = Adam(flat)
+    shapes = model.shapes(reader, n_keys=length, n_values=N_VALUES, n=n, d_k=d_k)
+    into = views(gradient, shapes)
+    data = batches(seeds, length=length, batch=batch, held=False)
+    for step in range(steps + 1):
+        sequences = next(data)
+        found = model.forward(reader, parameters, sequences)
+        _, d_logits = model.cross_entropy(found.logits, sequences.answer)
+        for name, one in model.backward(reader, parameters, sequences, found, d_logits).items():
+            into[name][...] = one
+        if step % log_every == 0 or step == steps:
+            yield Moment(step, parameters, metrics.row_norms(gradient))
+        if step < steps:
+            moments.step(flat, gradient, scratch, rate=learning_rate)

@@ -1,0 +1,91 @@
+"""Judge the claim about half precision."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from sqrtdk.claims.readings import Reading, few
+from sqrtdk.stats.decisions import beyond, exists
+from sqrtdk.stats.intervals import Estimate, MissingError
+from sqrtdk.stats.series import Whole
+from sqrtdk.stats.wording import percent
+
+
+class _Orders(NamedTuple):
+    """The share of float16 scores that overflow, with either order, in one row of the grid."""
+
+    d_k: int
+    input_sd: int
+    after: Estimate
+    before: Estimate
+
+    @property
+    def saved(self) -> Estimate:
+        """The share that overflows after the product and not before it."""
+        (a, a_low, a_high, _), (b, b_low, b_high, _) = self.after, self.before
+        return Estimate(a - b, a_low - b_high, a_high - b_low)
+
+
+def half_precision(whole: Whole) -> Reading:
+    """Judge whether fewer scores overflow float16 with the scale before the product than after."""
+    found = _orders(whole.table, "float16")
+    if not found:
+        raise MissingError("the run has not float16 with both orders and a scale other than 1")
+    overflowing = [one for one in found if max(one.after.mean, one.before.mean) > 0]
+    if not overflowing:
+        raise MissingError("no float16 score overflows; larger inputs or a larger d_k may")
+    states = [beyond(one.saved, 0.0, above=True) for one in overflowing]
+    holds = exists(states)
+    deciding = [one for one, state in zip(overflowing, states, strict=True) if state is holds]
+    worst = max(deciding, key=lambda one: (one.after.mean, one.d_k))
+    at = f"at d_k = {worst.d_k} and inputs of standard deviation {worst.input_sd}"
+    text = (
+        f"{percent(worst.after)} of the scores overflow with the scale after, "
+        f"{percent(worst.before)} before"
+    )
+    return Reading(
+        holds,
+        f"{text}, {at}",
+        f"The order {'matters' if holds else 'does not matter'} in float16: {at}, {text} the "
+        "product.",
+        f"share of float16 scores that overflow with the scale after the product and not before, "
+        f"at d_k = {worst.d_k} and input_sd = {worst.input_sd}",
+        worst.saved,
+        abs(worst.saved.mean),
+        _where(found, _orders(whole.table, "bfloat16")),
+    )
+
+
+def _where(float16: Sequence[_Orders], bfloat16: Sequence[_Orders]) -> str:
+    """Return for which kernels and sizes the order matters, and where no score overflows."""
+    sizes: dict[int, list[int]] = {one.input_sd: [] for one in float16}
+    for one in float16:
+        if max(one.after.mean, one.before.mean) > 0:
+            sizes[one.input_sd].append(one.d_k)
+    some = [f"input_sd = {sd} from d_k = {min(at)} on" for sd, at in sorted(sizes.items()) if at]
+    none = [f"at input_sd = {sd}" for sd, at in sorted(sizes.items()) if not at]
+    if bfloat16 and all(one.after.mean == one.before.mean == 0 for one in bfloat16):
+        none.append("in bfloat16")
+    text = (
+        "in kernels that store the product in half precision; those that keep it in float32 "
+        f"overflow in neither order; where float16 scores overflow, at "
+        f"{' and '.join(few(some, 'sizes'))}"
+    )
+    return text + (f"; none overflow {' and '.join(few(none, 'sizes'))}" if none else "")
+
+
+def _orders(table: pd.DataFrame, precision: str) -> list[_Orders]:
+    """Both orders of each row of the grid, without those whose scale of 1 makes them the same."""
+    found = []
+    axes = ["d_k", "n_k", "n_q", "inputs", "input_sd", "scaling"]
+    for at, frame in table[table["precision"] == precision].groupby(axes):
+        share = {
+            row["order"]: Estimate(row["mean"], row["ci_low"], row["ci_high"])
+            for row in frame[frame["metric"] == "overflow_share"].to_dict("records")
+        }
+        scale = frame.loc[frame["metric"] == "scale", "mean"]
+        if len(share) == 2 and not (scale == 1).any():
+            sizes: dict[str, Any] = dict(zip(axes, at, strict=True))
+            found.append(_Orders(sizes["d_k"], sizes["input_sd"], share["after"], share["before"]))
+    return found

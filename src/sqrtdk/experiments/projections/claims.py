@@ -1,0 +1,107 @@
+"""Judge the claim about what each projection is for."""
+
+from typing import NamedTuple
+
+import pandas as pd
+
+from sqrtdk.claims.readings import Reading
+from sqrtdk.experiments.encoder_decoder.judging import SETTLED, last_step
+from sqrtdk.experiments.encoder_decoder.measure import GAIN, SOLVED
+from sqrtdk.experiments.projections.model import PROJECTIONS
+from sqrtdk.stats.curves import past
+from sqrtdk.stats.decisions import every, exists
+from sqrtdk.stats.intervals import Estimate, MissingError
+from sqrtdk.stats.series import Whole
+from sqrtdk.stats.wording import percent
+
+# Projections
+
+
+class _Head(NamedTuple):
+    """A head with some projections, at the learning rate with the best accuracy.
+
+    `answers` is whether it answers at some rate, `fails` whether it does not at any, and `settled`
+    whether the second half of its training added little.
+    """
+
+    accuracy: Estimate
+    weight: Estimate
+    answers: bool | None
+    fails: bool | None
+    settled: bool | None
+
+    @property
+    def text(self) -> str:
+        """What it reaches, in words."""
+        return f"{percent(self.accuracy)} with {percent(self.weight)} of the weight on the item"
+
+
+def _heads(table: pd.DataFrame) -> dict[str, _Head]:
+    found = {}
+    for name, rows in table.groupby("projections", sort=True):
+        by: dict[str, dict[float, Estimate]] = {}
+        for row in rows.to_dict("records"):
+            value = Estimate(row["mean"], row["ci_low"], row["ci_high"])
+            by.setdefault(row["metric"], {})[row["learning_rate"]] = value
+        accuracy = by["accuracy"]
+        best = max(accuracy, key=lambda rate: accuracy[rate].mean)
+        gain = by.get(GAIN.name, {}).get(best)
+        found[str(name)] = _Head(
+            accuracy[best],
+            by["asked_weight"][best],
+            exists(past(one, SOLVED, above=True) for one in accuracy.values()),
+            every(past(one, SOLVED, above=False) for one in accuracy.values()),
+            past(gain, SETTLED, above=False) if gain else None,
+        )
+    return found
+
+
+def projections(whole: Whole) -> Reading:
+    """Judge whether a head fails where it lacks a projection of its own. Raises MissingError."""
+    table = last_step(whole.table)
+    steps = int(table["step"].max())
+    turned = table[table["relation"] == "turned"]
+    if turned.empty:
+        raise MissingError("the run has no relation turned, in which the projections differ")
+    heads = _heads(turned)
+    lacking = [name for name in PROJECTIONS if name not in heads]
+    if lacking:
+        raise MissingError(f"the run has no projections {' and no '.join(lacking)}")
+    separate, *others = (heads[name] for name in PROJECTIONS)
+    if separate.answers is not True:
+        raise MissingError(
+            f"after {steps} training steps the head with three projections does not surely answer "
+            f"either: {separate.text}"
+        )
+    if any(one.fails and one.settled is False for one in others):
+        raise MissingError(f"a head is still learning after {steps} training steps")
+    holds = every(
+        False if one.answers else every((one.fails, one.settled or None)) for one in others
+    )
+    shared, identity = others
+    same = _heads(rest) if len(rest := table[table["relation"] == "same"]) else {}
+    able = {name: same[name].text for name in PROJECTIONS[1:] if name in same}
+    conditions = [
+        "where a query does not look like its item, nor the answer like the item",
+        *(
+            [f"where both do, {' and '.join(f'{n} answers {t}' for n, t in able.items())}"]
+            if able
+            else []
+        ),
+    ]
+    verb = "needs" if holds else "does not need" if holds is False else "may need"
+    return Reading(
+        holds,
+        f"right answers: separate {separate.text}; shared_qk {shared.text}; identity_v "
+        f"{identity.text}",
+        f"Each of the three {verb} its own projection: after {steps} training steps the head with "
+        f"W_q, W_k and W_v answers {percent(separate.accuracy)} of turned queries rightly; with "
+        f"W_q = W_k it is {percent(shared.accuracy)}, with {percent(shared.weight)} of the weight "
+        f"on the item that is asked for; with W_v = I it is {percent(identity.accuracy)}.",
+        "accuracy with W_q = W_k"
+        if shared.accuracy.mean > identity.accuracy.mean
+        else "accuracy with W_v = I",
+        max(shared.accuracy, identity.accuracy),
+        abs(max(shared.accuracy, identity.accuracy).mean - SOLVED),
+        "; ".join(conditions),
+    )

@@ -1,0 +1,208 @@
+"""Projections: what attention loses where queries, keys and values do not each have their own.
+
+The lookup of `lookup`, trained with Adam and the scale 1/√d_k. A slab is one combination of sizes,
+relation and learning rate; its cells are projections × seeds, a row for each logged step. All
+projections of a seed see the same libraries and queries and begin with the same matrices.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from sqrtdk import schema
+from sqrtdk.core.adam import Adam
+from sqrtdk.core.attention import Floats
+from sqrtdk.experiments.cells import Cell, main, shared
+from sqrtdk.experiments.projections import model
+from sqrtdk.experiments.projections.model import Projections, Task, Weights
+from sqrtdk.experiments.training import measure as training
+from sqrtdk.experiments.training.measure import BATCH_SIZE, D_MODEL, LEARNING_RATE, NOISE_SD, STEPS
+from sqrtdk.schema import Column, Key
+from sqrtdk.storage.tables import Row
+
+HELD_OUT = 32
+"""Held-out libraries, each asked for every one of its items."""
+
+PROJECTIONS = Key(
+    "projections",
+    "choice",
+    "Which projections the head has. separate: W_q, W_k and W_v each their own. shared_qk: one "
+    "matrix for queries and keys. identity_v: items are their own values, W_v = I.",
+    choices=model.PROJECTIONS,
+)
+RELATION = Key(
+    "relation",
+    "choice",
+    "How a query and its answer relate to their item. same: the query is the item, noisy, and the "
+    "answer the item. turned: the query is turned by a right angle in each pair of entries, the "
+    "answer the other way round.",
+    choices=model.RELATIONS,
+)
+
+AXES: tuple[Key, ...] = (
+    schema.D_K, schema.N_K, BATCH_SIZE, RELATION, PROJECTIONS, LEARNING_RATE, schema.SEED,
+)  # fmt: skip
+KEYS: tuple[Key, ...] = (*AXES, D_MODEL, NOISE_SD, STEPS)
+
+WITHIN: tuple[str, ...] = ("projections",)
+FACTORS_ONLY = False
+HAS_THEORY = False
+ROW = "One row per logged step of a cell."
+
+TOGETHER = 8
+"""Seeds that are trained at once. Changes the cost of a run, never its numbers."""
+
+COLUMNS: tuple[Column, ...] = (
+    *(schema.axis_column(key) for key in AXES),
+    Column("step", "Steps that were taken; 0 is initialisation.", "steps", read=int, axis=True),
+    Column(
+        "accuracy",
+        "Share of held-out queries whose output is nearer to their item's answer than to those of "
+        "the other items of the library; chance is 1/n_k.",
+        "share",
+    ),
+    Column(
+        "accuracy_gain",
+        "By how much the accuracy is higher than at the last logged step of the first half of "
+        "these steps: near 0 where training has settled. Empty before the first step.",
+        "difference of shares",
+        optional=True,
+    ),
+    Column(
+        "asked_weight", "Weight on the item that is asked for, mean over held-out queries.", "share"
+    ),
+    Column(
+        "held_out_loss",
+        "Half the squared distance of the output to the answer per entry, mean over held-out "
+        "queries; 1/2 is that of an output of 0.",
+    ),
+)
+
+
+def memory(slab: dict[str, Any]) -> int:
+    """Return the bytes that the seeds that are trained at once take at their peak."""
+    n_k, d_model, d_k, n_q = (slab[name] for name in ("n_k", "d_model", "d_k", "batch_size"))
+    asked = HELD_OUT * n_k
+    held = 3 * asked * (2 * d_model + d_k) + 5 * asked * n_k
+    weights = 6 * (2 * d_model * d_k + d_model**2)
+    batch = 6 * (n_k + n_q) * (d_model + d_k) + 4 * n_q * n_k
+    drawn = slab["steps"] * (2 * n_k + 2 * n_q) * d_model
+    return int(8 * TOGETHER * (held + weights + batch + 2 * drawn))
+
+
+def seconds(slab: dict[str, Any]) -> float:
+    """Return about how long one seed of a slab takes on one core."""
+    entries = slab["d_model"] * (2 * slab["d_k"] + slab["d_model"])
+    return float(len(slab["projections"]) * slab["steps"] * (5e-5 + 2e-8 * entries))
+
+
+def cells(slab: dict[str, Any]) -> Iterator[Cell]:
+    """Yield the cells of one slab; some seeds are trained when the first of them is asked for."""
+    names = [key.name for key in AXES if key.name not in ("projections", "seed")]
+    start, stop = slab["seeds"]
+    for projections in slab["projections"]:
+        for first in range(start, stop, TOGETHER):
+            seeds = range(first, min(first + TOGETHER, stop))
+            found = shared(partial(measure, slab, projections), seeds)
+            for run, seed in enumerate(seeds):
+                axes = {name: slab[name] for name in names}
+                yield axes | {"projections": projections, "seed": seed}, partial(found, run)
+
+
+def measure(
+    slab: dict[str, Any], projections: Projections, seeds: Sequence[int]
+) -> list[list[Row]]:
+    """Train one run a seed and return its rows, one a logged step."""
+    drawn = [draw(slab, seed) for seed in seeds]
+    tasks = model.stack([of_steps for of_steps, _ in drawn])
+    held = model.stack([others for _, others in drawn])
+    weights = initial(slab, seeds, projections)
+    moments, scratch = [Adam(w) for w in weights], [np.empty_like(w) for w in weights]
+    logged = {*training.logged(slab["steps"]), slab["steps"] // 2}
+    rows = [list[Row]() for _ in seeds]
+    earlier: dict[int, Floats] = {}
+    for step in range(slab["steps"] + 1):
+        if step in logged:
+            now = evaluate(weights, held)
+            half = max((at for at in earlier if 2 * at <= step), default=None)
+            before = np.full(len(seeds), np.nan) if half is None else earlier[half]
+            earlier[step] = now["accuracy"]
+            now["accuracy_gain"] = now["accuracy"] - before
+            for run, found in enumerate(rows):
+                found.append({"step": step} | {name: float(x[run]) for name, x in now.items()})
+        if step < slab["steps"]:
+            batch = model.at(tasks, step)
+            gradients = model.gradient(weights, batch, projections)
+            for one, w, g, space in zip(moments, weights, gradients, scratch, strict=True):
+                # A copy, because a step overwrites the gradient, which two matrices may share.
+                one.step(w, g.copy(), space, rate=slab["learning_rate"])
+    return rows
+
+
+def evaluate(weights: Weights, held: Task) -> dict[str, Floats]:
+    """Return the metrics of held-out libraries, each [n_runs]."""
+    each = Weights(*(w[:, np.newaxis] for w in weights))
+    p, _ = model.output(each, held)
+    asked = np.take_along_axis(p, held.targets[..., np.newaxis], axis=-1)
+    return {
+        "accuracy": np.mean(model.accuracy(each, held), axis=-1),
+        "asked_weight": np.mean(asked, axis=(-3, -2, -1)),
+        "held_out_loss": np.mean(model.loss(each, held), axis=-1),
+    }
+
+
+# What is drawn
+
+# The position of a name is part of its key: append, never reorder.
+_ARRAYS = ("items", "noise", "targets", "held_items", "held_noise", "w_q", "w_k", "w_v")
+
+
+def stream(array: str, *, seed: int, sizes: Sequence[int]) -> np.random.Generator:
+    """Return the random stream of one array, keyed by what it is for: its sizes and the seed."""
+    # Not the entropy of other streams, so that no two of the project are the same.
+    key = np.random.SeedSequence(2, spawn_key=(seed, _ARRAYS.index(array), *sizes))
+    return np.random.Generator(np.random.Philox(key))
+
+
+def draw(slab: dict[str, Any], seed: int) -> tuple[Task, Task]:
+    """Return the tasks of all steps, and the held-out libraries, asked for each item once."""
+    n_k, n_q, d_model = (slab[name] for name in ("n_k", "batch_size", "d_model"))
+    sizes = (n_k, n_q, d_model)
+
+    def normal(array: str, *shape: int) -> Floats:
+        return stream(array, seed=seed, sizes=sizes).standard_normal((*shape, d_model))
+
+    targets = stream("targets", seed=seed, sizes=sizes).integers(0, n_k, (slab["steps"], n_q))
+    every = np.tile(np.arange(n_k), (HELD_OUT, 1))
+    how = {"noise_sd": slab["noise_sd"], "relation": slab["relation"]}
+    items, noise = normal("items", slab["steps"], n_k), normal("noise", slab["steps"], n_q)
+    others, blur = normal("held_items", HELD_OUT, n_k), normal("held_noise", HELD_OUT, n_k)
+    return (
+        model.make_task(items, noise, targets, **how),
+        model.make_task(others, blur, every, **how),
+    )
+
+
+def initial(slab: dict[str, Any], seeds: Sequence[int], projections: Projections) -> Weights:
+    """Return the initial projections [n_runs, d_model, ...], entries N(0, 1/d_model)."""
+    d_k, d_model = slab["d_k"], slab["d_model"]
+
+    def normal(array: str, width: int) -> Floats:
+        sizes = (d_model, width)
+        drawn = [stream(array, seed=seed, sizes=sizes).standard_normal(sizes) for seed in seeds]
+        found: Floats = d_model**-0.5 * np.stack(drawn)
+        return found
+
+    w_q, w_k, w_v = normal("w_q", d_k), normal("w_k", d_k), normal("w_v", d_model)
+    if projections == "shared_qk":
+        w_k = w_q.copy()
+    if projections == "identity_v":
+        # Its gradient is 0, and Adam's step of a gradient of 0 is 0.
+        w_v = np.tile(np.eye(d_model), (len(seeds), 1, 1))
+    return Weights(w_q, w_k, w_v)
+
+
+if __name__ == "__main__":
+    main(cells, KEYS, COLUMNS)

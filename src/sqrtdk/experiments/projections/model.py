@@ -1,0 +1,142 @@
+"""Content lookup with three projections: what queries, keys and values each need their own for.
+
+A library has n_k items x, points on the sphere of radius √d_model. A query y is one of them, noisy,
+and the answer is a value of that item. In the relation `same` a query looks like its item, and the
+answer is the item itself. In the relation `turned` every pair of entries is turned by a right angle
+in the query, and the other way round in the answer; a right angle is what an item shares nothing
+with: x · turn(x) = 0.
+
+One attention head has q = y W_q, k = x W_k, v = x W_v and the output softmax(q kᵀ / √d_k) v. With
+W_q = W_k the scores are y W Wᵀ xᵀ, and W Wᵀ is symmetric: an item and its turned query get
+x (turn W Wᵀ) xᵀ, whose mean over items is the trace of an antisymmetric times a symmetric matrix,
+which is 0. No shared projection can find turned items. With W_v = I the output is an average of
+items, and no item is its own answer.
+
+Runs are the leading axis of all arrays; gradients are by hand. Nothing here knows a path.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sqrtdk.core.attention import Floats, softmax
+from sqrtdk.core.gradients import softmax_backward
+
+Relation = Literal["same", "turned"]
+"""How a query and its answer relate to their item."""
+
+Projections = Literal["separate", "shared_qk", "identity_v"]
+"""All three projections trained; W_q and W_k one matrix; W_v the identity."""
+
+RELATIONS: tuple[Relation, ...] = get_args(Relation)
+PROJECTIONS: tuple[Projections, ...] = get_args(Projections)
+
+
+class Task(NamedTuple):
+    """Libraries, queries and answers, with any leading axes.
+
+    `items` [n_k, d_model], `queries` [n_q, d_model], `answers` [n_k, d_model] one for each item,
+    `targets` [n_q] the item of each query.
+    """
+
+    items: Floats
+    queries: Floats
+    answers: Floats
+    targets: NDArray[np.intp]
+
+
+def turn(x: Floats, *, back: bool = False) -> Floats:
+    """Return x with each pair of entries (a, b) turned to (-b, a), or back to (b, -a).
+
+    The last entry of an odd number of entries stays.
+
+    >>> turn(np.array([1.0, 2.0, 5.0])).tolist()
+    [-2.0, 1.0, 5.0]
+    """
+    found, sign = x.copy(), -1.0 if back else 1.0
+    even = x.shape[-1] // 2 * 2
+    found[..., 0:even:2], found[..., 1:even:2] = -sign * x[..., 1:even:2], sign * x[..., 0:even:2]
+    return found
+
+
+def make_task(
+    items: Floats, noise: Floats, targets: NDArray[np.intp], *, noise_sd: float, relation: Relation
+) -> Task:
+    """Return a task of items [n_k, d_model], which are brought to length √d_model."""
+    lengths = np.linalg.norm(items, axis=-1, keepdims=True)
+    sphere = items / lengths * math.sqrt(items.shape[-1])
+    asked = np.take_along_axis(sphere, targets[..., np.newaxis], axis=-2)
+    if relation == "same":
+        return Task(sphere, asked + noise_sd * noise, sphere, targets)
+    return Task(sphere, turn(asked) + noise_sd * noise, turn(sphere, back=True), targets)
+
+
+def stack(tasks: Sequence[Task]) -> Task:
+    """Return tasks of one shape as one, along a new first axis."""
+    items, queries, answers, targets = zip(*tasks, strict=True)
+    return Task(np.stack(items), np.stack(queries), np.stack(answers), np.stack(targets))
+
+
+def at(tasks: Task, place: int) -> Task:
+    """Return the tasks at one place of the second axis."""
+    items, queries, answers, targets = tasks
+    return Task(items[:, place], queries[:, place], answers[:, place], targets[:, place])
+
+
+class Weights(NamedTuple):
+    """Projections of queries and keys [..., d_model, d_k] and of values [..., d_model, d_model]."""
+
+    w_q: Floats
+    w_k: Floats
+    w_v: Floats
+
+
+def output(weights: Weights, task: Task) -> tuple[Floats, Floats]:
+    """Return the attention weights [..., n_q, n_k] and the output [..., n_q, d_model]."""
+    q, k = task.queries @ weights.w_q, task.items @ weights.w_k
+    p = softmax(q @ np.swapaxes(k, -1, -2) / math.sqrt(q.shape[-1]))
+    return p, (p @ task.items) @ weights.w_v
+
+
+def wanted(task: Task) -> Floats:
+    """Return the answer of each query [..., n_q, d_model]."""
+    return np.take_along_axis(task.answers, task.targets[..., np.newaxis], axis=-2)
+
+
+def loss(weights: Weights, task: Task) -> Floats:
+    """Return half the squared distance of the output to the answer per entry, mean over queries."""
+    _, found = output(weights, task)
+    error = found - wanted(task)
+    return np.asarray(np.mean(np.mean(error * error, axis=-1), axis=-1) / 2)
+
+
+def gradient(weights: Weights, task: Task, projections: Projections) -> Weights:
+    """Return the gradient of the loss with respect to what is trained; 0 for what is fixed.
+
+    Of one matrix for queries and keys the gradient is the sum of both, given for both.
+    """
+    p, found = output(weights, task)
+    d_output = (found - wanted(task)) / math.prod(found.shape[-2:])
+    values = task.items @ weights.w_v
+    d_scores = softmax_backward(p, d_output @ np.swapaxes(values, -1, -2))
+    d_scores = d_scores / math.sqrt(weights.w_q.shape[-1])
+    q, k = task.queries @ weights.w_q, task.items @ weights.w_k
+    d_w_q = np.swapaxes(task.queries, -1, -2) @ (d_scores @ k)
+    d_w_k = np.swapaxes(task.items, -1, -2) @ (np.swapaxes(d_scores, -1, -2) @ q)
+    d_w_v = np.swapaxes(p @ task.items, -1, -2) @ d_output
+    if projections == "shared_qk":
+        d_w_q = d_w_k = d_w_q + d_w_k
+    if projections == "identity_v":
+        d_w_v = np.zeros_like(d_w_v)
+    return Weights(d_w_q, d_w_k, d_w_v)
+
+
+def accuracy(weights: Weights, task: Task) -> Floats:
+    """Return the share of queries whose output is nearest to their own item's answer."""
+    _, found = output(weights, task)
+    # All answers have the same length, so that the nearest has the largest product.
+    best = np.argmax(found @ np.swapaxes(task.answers, -1, -2), axis=-1)
+    return np.asarray(np.mean(best == task.targets, axis=-1))

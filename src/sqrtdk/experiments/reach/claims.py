@@ -1,0 +1,118 @@
+"""Judge the claims about how far gradients reach."""
+
+from sqrtdk.claims.readings import Reading
+from sqrtdk.experiments.encoder_decoder.judging import CHANCE, added, curves_of, is_settled, need
+from sqrtdk.experiments.encoder_decoder.measure import GAIN, SOLVED
+from sqrtdk.stats.curves import past
+from sqrtdk.stats.decisions import every, exists
+from sqrtdk.stats.intervals import Estimate, MissingError
+from sqrtdk.stats.series import Whole
+from sqrtdk.stats.wording import estimate, percent
+
+REACH = ("length", "hidden", "d_k", "learning_rate")
+"""The axes of the reach experiment that its claims are judged apart by."""
+
+DECADE, GONE = -1.0, -2.0
+"""log₁₀ of the share of its norm that a derivative keeps: flat above the first, gone below the
+second."""
+
+
+# Reach
+
+
+def _reach(whole: Whole, stage: str, metric: str) -> dict[str, dict[int, Estimate]]:
+    table = whole.table[whole.table["stage"] == stage]
+    found = curves_of(table, metric, "distance")
+    need(found, "fixed")
+    if max(found["fixed"]) == 0:
+        raise MissingError("a source of one pair has no distance")
+    return found
+
+
+def _share(decades: Estimate) -> str:
+    """Return in words what share of a norm is left, from its decades."""
+    return estimate(Estimate(*(10.0**x for x in decades)))
+
+
+def reach(whole: Whole) -> Reading:
+    """Judge whether the derivative through attention is as large far back as near."""
+    stages = {
+        stage: _reach(whole, stage, "relative_log10_norm") for stage in ("initial", "trained")
+    }
+    far = max(stages["initial"]["fixed"])
+    if any(far not in curve for curves in stages.values() for curve in curves.values()):
+        raise MissingError(f"over {far} pairs a derivative is 0")
+    fixed = {stage: curves["fixed"][far] for stage, curves in stages.items()}
+    attention = {
+        (name, stage): curve[far]
+        for stage, curves in stages.items()
+        for name, curve in curves.items()
+        if name != "fixed"
+    }
+    if not attention:
+        raise MissingError("the run has no reader with attention")
+    lost = past(fixed["initial"], DECADE, above=False)
+    if lost is not True:
+        raise MissingError(
+            f"over {far} pairs the fixed vector keeps {_share(fixed['initial'])} of its reach too"
+        )
+    holds = every(past(value, DECADE, above=True) for value in attention.values())
+    (worst, stage), least = min(attention.items(), key=lambda item: item[1].mean)
+    verb = "reaches" if holds else "does not reach"
+    return Reading(
+        holds,
+        f"over {far} pairs attention keeps at least {_share(least)} ({worst}, {stage}), the fixed "
+        f"vector {_share(fixed['initial'])} before training and {_share(fixed['trained'])} after",
+        f"Attention {verb} every distance: over {far} pairs the derivative of the answer keeps "
+        f"{_share(least)} of its norm ({worst}, {stage}, the least of all attentions), where the "
+        f"fixed vector keeps {_share(fixed['initial'])} before training.",
+        f"log₁₀ of the share that {worst} keeps over {far} pairs, {stage}",
+        least,
+        abs(least.mean - DECADE),
+    )
+
+
+def vanishing(whole: Whole) -> Reading:
+    """Judge whether the trained fixed vector answers what its gradient reaches, and only that."""
+    kept = _reach(whole, "trained", "relative_log10_norm")["fixed"]
+    right = _reach(whole, "trained", "accuracy")["fixed"]
+    before = _reach(whole, "initial", "relative_log10_norm")["fixed"]
+    trained = whole.table[whole.table["stage"] == "trained"]
+    gains = curves_of(trained, GAIN.name, "distance").get("fixed", {})
+    states = {d: past(value, GONE, above=True) for d, value in kept.items()}
+    near = [d for d, state in states.items() if state is True]
+    # A norm that is 0 with every seed has no logarithm, and no row.
+    beyond = exists(past(kept[d], GONE, above=False) if d in kept else True for d in right)
+    answers = {past(right[d], SOLVED, above=True) for d in near}
+    steps = int(whole.settings["steps"])
+    if {True, False} <= answers:
+        # Neither side: no more seeds would decide it.
+        raise MissingError(
+            "within reach of its gradient the fixed vector answers some distances and others not"
+        )
+    if answers == {True} and beyond is False:
+        raise MissingError("the fixed vector answers every distance")
+    gain = next(iter(gains.values()), None)
+    if answers == {False} and not is_settled(gain, right[min(near)], CHANCE):
+        raise MissingError(
+            f"after {steps} training steps the fixed vector may still be learning, so that what it "
+            "does not answer may only not be trained"
+        )
+    holds = False if answers == {False} else every((*answers, beyond))
+    far, best = max(near), max(right.values(), key=lambda value: value.mean)
+    everywhere = "reaches every distance," if len(near) == len(right) else "reaches"
+    start = _share(before[far]) if far in before else "0"
+    return Reading(
+        holds,
+        f"{far} pairs back the norm is {start} of the last one before training and "
+        f"{_share(kept[far])} after, the accuracy {percent(right[far])} there and at best "
+        f"{percent(best)}",
+        f"Reach is {'' if holds else 'not '}what the fixed vector lacks: after {steps} training "
+        f"steps its gradient {everywhere} {far} pairs back with {_share(kept[far])} of its last "
+        f"norm ({start} before training), and it answers {percent(best)} rightly at the best "
+        "distance.",
+        "best accuracy of the trained fixed vector at any distance",
+        best,
+        abs(best.mean - SOLVED),
+        f"after {steps} training steps{added(gain)}",
+    )

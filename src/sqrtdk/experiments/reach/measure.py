@@ -1,0 +1,164 @@
+"""Reach: how far back a gradient gets, for a fixed vector and for attention, untrained and trained.
+
+The derivative of the answer by each state of the encoder, through the reader and through all later
+states, against the distance of that state from the end; and beside it the accuracy of questions
+about the pair at that distance. A cell has a row for each distance, before and after training.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from sqrtdk import schema
+from sqrtdk.core.attention import Floats
+from sqrtdk.experiments.cells import Cell, main
+from sqrtdk.experiments.encoder_decoder import measure as encoder_decoder
+from sqrtdk.experiments.encoder_decoder import model, recall
+from sqrtdk.experiments.encoder_decoder.measure import (
+    AXES,
+    BATCH,
+    GAIN,
+    STEPS,
+    UNASKED,
+    trained_together,
+)
+from sqrtdk.experiments.encoder_decoder.model import Parameters, Sequences
+from sqrtdk.schema import Column, Key
+from sqrtdk.storage.tables import Row
+
+KEYS: tuple[Key, ...] = (*AXES, STEPS, BATCH)
+
+WITHIN: tuple[str, ...] = ("reader",)
+FACTORS_ONLY = False
+HAS_THEORY = False
+ROW = "One row per stage and distance of a cell."
+
+STAGES = ("initial", "trained")
+
+COLUMNS: tuple[Column, ...] = (
+    *(schema.axis_column(key) for key in AXES),
+    Column("stage", f"Before training ({STAGES[0]}) or after ({STAGES[1]}).", read=str, axis=True),
+    Column(
+        "distance",
+        "Pairs between a state and the end of the sequence: 0 is the last state.",
+        "pairs",
+        read=int,
+        axis=True,
+    ),
+    Column(
+        "jacobian_norm",
+        "Frobenius norm of the derivative of the answer's logits with respect to the state at this "
+        f"distance, root mean square over {recall.HELD_OUT} held-out sequences with questions "
+        "about random pairs.",
+        pool="rms",
+    ),
+    Column(
+        "log10_jacobian_norm",
+        "Its logarithm to base 10, whose mean over seeds is a geometric mean. Empty where the norm "
+        "is 0.",
+        "decades",
+        optional=True,
+    ),
+    Column(
+        "relative_log10_norm",
+        "Logarithm to base 10 of its ratio to the norm at distance 0. Empty where a norm is 0.",
+        "decades",
+        optional=True,
+    ),
+    Column(
+        "accuracy",
+        "Share of the held-out sequences that are answered rightly when each is asked about the "
+        f"pair at this distance; chance is 1/{recall.N_VALUES}.",
+        "share",
+        counted=(recall.HELD_OUT,),
+    ),
+    Column(
+        GAIN.name,
+        "By how much the accuracy, mean over all distances, is higher than after half of the "
+        "training steps: near 0 where training has settled. Empty before training, and after a "
+        "single step.",
+        "difference of shares",
+        optional=True,
+    ),
+    UNASKED,
+)
+
+
+def memory(slab: dict[str, Any]) -> int:
+    """Bytes that the seeds that are trained at once take at their peak."""
+    # The Jacobian goes back through time with the held-out sequences.
+    return encoder_decoder.peak(slab, states=7, layers=2)
+
+
+def seconds(slab: dict[str, Any]) -> float:
+    """About how long one seed of a slab takes on one core."""
+    return encoder_decoder.seconds(slab)
+
+
+def cells(slab: dict[str, Any]) -> Iterator[Cell]:
+    """The cells of one slab, trained as those of `encoder_decoder` are."""
+    return trained_together(slab, measure)
+
+
+def measure(
+    reader: str, seeds: Sequence[int], *, length: int, steps: int, **training: Any
+) -> list[list[Row]]:
+    """The rows of each seed: distances before training, then after it."""
+    data = recall.held_out(seeds, length)
+    unasked = recall.unasked_accuracy(data.values)
+    half = max(1, steps // 2)
+    moments = recall.train(reader, seeds, length=length, steps=steps, log_every=half, **training)
+    found: list[list[Row]] = [[] for _ in seeds]
+    before = np.full(len(seeds), np.nan)
+    for moment in moments:
+        if moment.step not in (0, steps):
+            if moment.step == half:
+                before = np.mean(accuracies(reader, moment.parameters, data), axis=-1)
+            continue
+        stage = STAGES[int(moment.step > 0)]
+        norms, accuracy = reach(reader, moment.parameters, data)
+        gain = np.mean(accuracy, axis=-1) - before
+        for run, rows in enumerate(found):
+            last = norms[run, 0]
+            rows += [
+                {
+                    "stage": stage,
+                    "distance": distance,
+                    "jacobian_norm": float(norm),
+                    "log10_jacobian_norm": _log10(norm),
+                    "relative_log10_norm": _log10(norm) - _log10(last),
+                    "accuracy": float(accuracy[run, distance]),
+                    GAIN.name: float(gain[run]) if moment.step else np.nan,
+                    "unasked_accuracy": float(unasked[run]),
+                }
+                for distance, norm in enumerate(norms[run])
+            ]
+    return found
+
+
+def _log10(norm: float) -> float:
+    return float(np.log10(norm)) if norm > 0 else np.nan
+
+
+def reach(reader: str, parameters: Parameters, data: Sequences) -> tuple[Floats, Floats]:
+    """Return Jacobian norm and accuracy by distance from the end, [n_runs, length] each."""
+    norms = model.state_jacobian(reader, parameters, data)
+    by_position = np.sqrt(np.mean(norms * norms, axis=-1))
+    return by_position[:, ::-1], accuracies(reader, parameters, data)
+
+
+def accuracies(reader: str, parameters: Parameters, data: Sequences) -> Floats:
+    """Return the accuracy of questions by distance from the end, [n_runs, length]."""
+    states = model.encode(parameters, data)
+    runs, length, *_ = states.shape
+    accuracy = np.empty((runs, length))
+    for position in range(length):
+        found = model.read(reader, parameters, states, data.keys[:, position])
+        right = np.argmax(found.logits, axis=-1) == data.values[:, position]
+        accuracy[:, position] = np.mean(right, axis=-1)
+    return accuracy[:, ::-1]
+
+
+if __name__ == "__main__":
+    main(cells, KEYS, COLUMNS)

@@ -1,0 +1,235 @@
+"""Judge the claims about related vectors."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from sqrtdk.claims.readings import (
+    FACTOR,
+    HEAD,
+    ROUNDING,
+    SELECTS,
+    Grading,
+    Reading,
+    beginning,
+    is_later,
+    join,
+    less,
+    steadiness,
+)
+from sqrtdk.experiments.related import cosines
+from sqrtdk.stats.curves import Curve, crossing, last, relative_range
+from sqrtdk.stats.decisions import beyond, every, need_large, up_to
+from sqrtdk.stats.intervals import Estimate, MissingError
+from sqrtdk.stats.series import Arm, Series, Whole, scaled_arm, series_of, unscaled_arm
+from sqrtdk.stats.wording import estimate, number, percent
+
+
+def matched(settings: Mapping[str, Any], table: pd.DataFrame) -> list[Series]:
+    """Return the series of the input laws that give each query a matching key."""
+    return [
+        one
+        for one in series_of(settings, table)
+        if cosines.cosines_of(settings["inputs"][one.axes["inputs"]], one.n_k)
+    ]
+
+
+def gradients_matched(series: Series) -> Reading:
+    """Judge the share of queries without a gradient, in both arms, where each has a match.
+
+    A share is bounded: one seed cannot carry it, as it can a mean of norms.
+    """
+    shares = {arm: series.curve(arm, "grad_q_dead_rows") for arm in ("unscaled", "scaled")}
+    common = sorted(shares["unscaled"].keys() & shares["scaled"].keys())
+    if not common:
+        raise MissingError("the arms without and with scaling have no d_k in common")
+    off, on = ({d_k: curve[d_k] for d_k in common} for curve in shares.values())
+    d_k, end = last(on)
+    first, second = crossing(off, 0.5), crossing(on, 0.5)
+    holds = every((*(beyond(last(x)[1], 0.5, above=True) for x in (off, on)), is_later(off, on)))
+    if holds is False:
+        need_large(on, f"{percent(end)} of the queries have no gradient with √d_k")
+    verb = "saturates" if holds else "does not saturate"
+    at = HEAD if HEAD in common else common[0]
+    try:
+        rms = series.ratio("grad_q_rms").get(at)
+    except MissingError:
+        rms = None
+    beside = (
+        f" At d_k = {at} the root mean square without scaling is {estimate(rms, ' times')} that "
+        "with it."
+        if rms
+        else ""
+    )
+    where = (
+        f" More than half of the queries get a gradient below 0.001 {beginning(first, off)} "
+        f"without "
+        f"scaling, and {beginning(second, on)} with it."
+        if holds
+        else f" At d_k = {d_k} {percent(last(off)[1])} of the queries get a gradient below 0.001 "
+        f"without scaling, and {percent(end)} with it."
+    )
+    return Reading(
+        holds,
+        f"gradient below 0.001 at d_k = {d_k}: {percent(last(off)[1])} of the queries without "
+        f"scaling, {percent(end)} with it"
+        + (
+            f"; half of them {beginning(first, off)}, and {beginning(second, on)} with it"
+            * bool(holds)
+        ),
+        f"A match {verb} both.{where}{beside}",
+        f"share of queries without a gradient with √d_k at d_k = {d_k}",
+        end,
+        abs(end.mean - 0.5),
+        up_to(on),
+    )
+
+
+# Related vectors: what attention selects
+
+
+def inverse(series: Series) -> Reading:
+    """Judge the range of the entropy over d_k with 1/d_k, and the weight that the match gets."""
+    entropy, weight = (series.curve("inverse", x) for x in ("entropy_nats", "match_weight"))
+    moved, stays = steadiness(entropy)
+    d_k, end = last(weight)
+    selects = beyond(end, SELECTS, above=True)
+    holds = every((stays, selects))
+    if selects is False:
+        need_large(weight, f"the match has the weight {number(end.mean)}")
+    over = f"d_k = {min(entropy)} to {max(entropy)}"
+    beside = []
+    others: tuple[tuple[Arm, str], ...] = (
+        ("inverse_64", "8/d_k, equal to 1/√d_k at d_k = 64,"),
+        ("scaled", "1/√d_k"),
+    )
+    for arm, name in others:
+        try:
+            range_of = relative_range(series.curve(arm, "entropy_nats"))
+            chosen = series.curve(arm, "match_weight")[d_k]
+        except (MissingError, KeyError):
+            continue
+        beside.append(f"with {name} {estimate(chosen)} and {percent(range_of)}")
+    also = f" For comparison: {'; '.join(beside)}." if beside else ""
+    there = "stays where it is" if stays else "does not stay where it is"
+    finds = "finds the match" if selects else "selects nothing"
+    joint = "and" if stays is selects else "but"
+    equal = number(1 / series.n_k)
+    return Reading(
+        holds,
+        f"weight of the match {estimate(end)} at d_k = {d_k} (equal share {equal}), range of the "
+        f"entropy {percent(moved)} over {over}",
+        f"Divided by d_k, attention {there}, {joint} it {finds}: at d_k = {d_k} the match has "
+        f"the weight {estimate(end)}, where an equal share is {equal}, and over {over} the entropy "
+        f"moves by {percent(moved)} of its highest value.{also}",
+        f"weight of the match with 1/d_k at d_k = {d_k}",
+        end,
+        abs(SELECTS - end.mean),
+    )
+
+
+def gradings(settings: Mapping[str, Any], table: pd.DataFrame) -> list[Grading]:
+    """Return what cosines.csv says of each input law with several related keys."""
+    rules = settings["scaling"]
+    arms = {"unscaled": unscaled_arm(rules), "scaled": scaled_arm(rules)}
+    axes = ["n_k", "n_q", "inputs", "dtype"]
+    varying = [x for x in axes if x in ("n_k", "inputs") or len(table[x].unique()) > 1]
+    result = []
+    for at, frame in table.groupby(axes, sort=True):
+        values: dict[str, Any] = dict(zip(axes, at, strict=True))
+        if frame.loc[frame["cosine"] > 0, "cosine"].nunique() < 2:
+            continue
+        curves: dict[tuple[str, str, float], Curve] = {}
+        for row in frame.sort_values("d_k").to_dict("records"):
+            for arm, name in arms.items():
+                if row["scaling"] == name:
+                    curve = curves.setdefault((arm, row["metric"], row["cosine"]), {})
+                    curve[row["d_k"]] = Estimate(row["mean"], row["ci_low"], row["ci_high"])
+        label = ", ".join(f"{name} = {values[name]}" for name in varying)
+        result.append(Grading(label, values["n_k"], curves))
+    return result
+
+
+def graded(one: Grading) -> Reading:
+    """Judge what a key with half of the match's cosine gets, at the chapter's d_k."""
+    found = sorted({cosine for arm, _, cosine in one.curves if arm == "scaled"})
+    if not found:
+        raise MissingError("the run has no scale rule that divides by √d_k")
+    if 0.0 not in found:
+        raise MissingError("every key is related to the query")
+    match = found[-1]
+    some = min(found[1:-1], key=lambda cosine: abs(cosine - match / 2))
+    heard = one.curve("scaled", "heard", some)
+    sizes = [d_k for d_k in heard if d_k >= HEAD]
+    if not sizes:
+        raise MissingError(f"the run has no d_k of {HEAD} or more")
+    at = sizes[0]
+    best, weight, none = (one.curve("scaled", "weight", x)[at] for x in (match, some, 0.0))
+    holds = every(
+        (
+            beyond(heard[at], 0.5, above=True),
+            less(weight, best),
+            less(none, weight),
+        )
+    )
+    try:
+        off = one.curve("unscaled", "heard", some)[at]
+        without = f"without scaling {percent(off)}"
+    except (MissingError, KeyError):
+        without = ""
+    ends = {d_k: heard[d_k] for d_k in sizes}
+    lost = [d_k for d_k in sizes if beyond(heard[d_k], 0.5, above=True) is not True]
+    until = crossing(ends, 0.5) if lost else None
+    verb = "make" if holds else "do not make"
+    return Reading(
+        holds,
+        f"at d_k = {at} cosine {some:g} gets {estimate(weight)}, the match ({match:g}) "
+        f"{estimate(best)}, an unrelated key {estimate(none)}; {percent(heard[at])} of the "
+        f"queries give it an equal share or more{f', {without}' if without else ''}",
+        f"Keys that are related a little {verb} a small contribution: at d_k = {at}, with 1/√d_k, "
+        f"a key of cosine {some:g} gets the weight {estimate(weight)}, between the match of cosine "
+        f"{match:g} with {estimate(best)} and unrelated keys with {estimate(none)}. "
+        f"{percent(heard[at])} of the queries give it at least an equal share, 1/n_k"
+        + (f"; {without}." if without else "."),
+        f"share of queries that hear a key of cosine {some:g} at d_k = {at}",
+        heard[at],
+        abs(heard[at].mean - 0.5),
+        join(
+            f"tried from d_k = {at} on only" if at > FACTOR * HEAD else "",
+            f"up to d_k ≈ {estimate(until)}" if until else "",
+            f"not surely at d_k = {lost[0]}" if lost and not until else "",
+            up_to(heard),
+        ),
+    )
+
+
+def average(whole: Whole) -> Reading:
+    """Judge how far weights are from summing to 1 and outputs are outside the values' range."""
+    table = whole.table[whole.table["metric"].isin(["weight_sum_error", "output_excess"])]
+    if table.empty:
+        raise MissingError("the table has no weight_sum_error")
+    eps = table["dtype"].map(lambda dtype: float(np.finfo(dtype).eps))
+    # The mean over seeds of errors that are never negative bounds each by n_seeds times itself.
+    over = table["mean"] / (eps * table["n_k"])
+    worst = float(over.max())
+    sums, excess = (
+        float(table.loc[table["metric"] == metric, "mean"].max())
+        for metric in ("weight_sum_error", "output_excess")
+    )
+    holds = worst <= ROUNDING
+    cells = len(table) // 2
+    return Reading(
+        holds,
+        f"over {cells} combinations of sizes, input laws and scale rules the weights miss a sum of "
+        f"1 by at most {number(sums)}, and outputs leave the range of the values by at most "
+        f"{number(excess)}",
+        f"{'All' if holds else 'Not all'} outputs are averages of the values: over {cells} "
+        "combinations of sizes, input laws and scale rules the weights of a query miss a sum of 1 "
+        f"by at most {number(sums)}{', which is rounding' if holds else ''}, and outputs leave the "
+        f"range of the values by at most {number(excess)}.",
+        "largest error over n_k eps",
+        Estimate(worst),
+        abs(ROUNDING - worst),
+    )

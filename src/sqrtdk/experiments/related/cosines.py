@@ -1,0 +1,121 @@
+"""How much weight a key gets by how related it is to the query: cosines.csv of `related`.
+
+The input laws `planted` and `graded` give each query keys of known cosine; all other keys are
+unrelated to it, with cosine 0. The cells are those of the grid, drawn again.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from sqrtdk import schema
+from sqrtdk.core import scale_rules
+from sqrtdk.core.attention import attention
+from sqrtdk.core.input_laws import Array, draw, graded_cosines
+from sqrtdk.schema import Column
+from sqrtdk.stats import intervals
+from sqrtdk.storage import tables
+
+COLUMNS = (
+    *(
+        schema.axis_column(key)
+        for key in (schema.D_K, schema.N_K, schema.N_Q, schema.INPUTS, schema.DTYPE, schema.SCALING)
+    ),
+    Column(
+        "cosine",
+        "Cosine of key and query that the input law aims at; 0 for all keys that it leaves "
+        "unrelated.",
+        axis=True,
+    ),
+    Column(
+        "metric",
+        "weight: attention weight of a key. heard: share of queries that give the key at least an "
+        "equal share, 1/n_k.",
+        read=str,
+        axis=True,
+    ),
+    Column("n_seeds", "Number of seeds: the sample size.", "seeds", read=int),
+    Column("mean", "Mean over queries, keys of this cosine, and seeds."),
+    Column("ci_low", "Lower end of the 95 % t-interval over seeds, at least 0.", optional=True),
+    Column("ci_high", "Upper end of the 95 % t-interval over seeds, at most 1.", optional=True),
+)
+
+
+def cosines_of(law: Mapping[str, Any], n_k: int) -> list[float]:
+    """Return the cosines of keys i, i + 1, ... mod n_k with query i; none for other input laws."""
+    if law["law"] == "planted":
+        return graded_cosines(n_k, cosine=law["cosine"], steps=1)
+    if law["law"] == "graded":
+        return graded_cosines(n_k, cosine=law["cosine"], steps=law["steps"])
+    return []
+
+
+def by_cosine(weights: Array, related: int) -> dict[str, list[float]]:
+    """Return each metric for the related keys in order and, last, for all others together.
+
+    `weights` is [n_q, n_k]; the last entry is missing where all keys are related.
+    """
+    n_q, n_k = weights.shape
+    queries = np.arange(n_q)
+    others = np.ones(weights.shape, dtype=bool)
+    parts = []
+    for place in range(related):
+        key = (queries + place) % n_k
+        parts.append(weights[queries, key])
+        others[queries, key] = False
+    if others.any():
+        parts.append(weights[others])
+    return {
+        "weight": [float(np.mean(part, dtype=np.float64)) for part in parts],
+        "heard": [float(np.mean(part >= 1 / n_k)) for part in parts],
+    }
+
+
+Seeds = list[dict[str, list[float]]]
+"""What `by_cosine` returns of each seed."""
+
+
+def rows(settings: Mapping[str, Any]) -> Iterator[tables.Row]:
+    """Measure every size, input law with related keys, and scale rule of the grid."""
+    for axes, cosines, seeds in measured(settings):
+        yield from summarized(axes, cosines, seeds)
+
+
+def measured(settings: Mapping[str, Any]) -> Iterator[tuple[tables.Row, list[float], Seeds]]:
+    """Yield the axes, the cosines, and the numbers of each seed for every row of the grid."""
+    sizes = [
+        dict(zip(("d_k", "n_k", "n_q"), values, strict=True))
+        for values in itertools.product(*(settings[x] for x in ("d_k", "n_k", "n_q")))
+    ]
+    laws = [(name, law) for name, law in sorted(settings["inputs"].items()) if cosines_of(law, 1)]
+    arms = sorted(settings["scaling"].items())
+    for at, (inputs, law), dtype in itertools.product(sizes, laws, sorted(settings["dtype"])):
+        related = cosines_of(law, at["n_k"])
+        cosines = [*related, 0.0][: at["n_k"]]
+        found: dict[str, Seeds] = {name: [] for name, _ in arms}
+        for seed in settings["seed"]:
+            arrays = draw(dict(law), **at, d_v=settings["d_v"], seed=seed, dtype=dtype)
+            for name, entry in arms:
+                rule = scale_rules.rule(entry, d_k=at["d_k"], n_k=at["n_k"])
+                weights = attention(arrays.q, arrays.k, arrays.v, scale=rule).weights
+                found[name].append(by_cosine(weights, len(related)))
+        for name, seeds in found.items():
+            yield at | {"inputs": inputs, "dtype": dtype, "scaling": name}, cosines, seeds
+
+
+def summarized(axes: tables.Row, cosines: Sequence[float], seeds: Seeds) -> Iterator[tables.Row]:
+    """Yield the rows of one cell without its seeds, in rising order of the cosine."""
+    for place, cosine in sorted(enumerate(cosines), key=lambda item: item[1]):
+        for metric in ("heard", "weight"):
+            values = np.array([one[metric][place] for one in seeds])
+            low, high = np.clip(intervals.interval(values), 0.0, 1.0).tolist()
+            yield axes | {
+                "cosine": cosine,
+                "metric": metric,
+                "n_seeds": len(values),
+                "mean": float(values.mean()),
+                "ci_low": low,
+                "ci_high": high,
+            }

@@ -1,0 +1,137 @@
+"""The figures of the related experiment: scale rules as lines, input laws as panels."""
+
+import math
+from collections.abc import Sequence
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator
+
+from sqrtdk.experiments.related import cosines
+from sqrtdk.experiments.related.measure import COLUMNS
+from sqrtdk.figures import draw, style
+from sqrtdk.figures.draw import Tables
+from sqrtdk.figures.lines import (
+    Row,
+    build_lines,
+    by_scaling,
+    keys_of,
+    plot_ceiling,
+    plot_level,
+    plot_metric,
+)
+from sqrtdk.figures.panels import log_axis, log_limits, panels
+from sqrtdk.stats import summary
+from sqrtdk.stats.intervals import spread
+from sqrtdk.theory import exact_table
+
+WHERE = ("n_k", "n_q", "dtype")
+
+DECADES = 5
+"""Of the gradients' axes: related vectors without a scale leave none of it."""
+
+
+def build_entropy(tables: Tables) -> Figure:
+    """Entropy with its ceiling, a panel for each input law."""
+    table = by_scaling(tables["summary"])
+    return build_lines(
+        table,
+        [Row("entropy (nats)", ("entropy_nats",), top=1.14 * math.log(table["n_k"].max()) or 1.0)],
+        "A line for each scale rule. Dashed: ln n_k, the entropy of equal weights.",
+        plot_ceiling,
+        exact=tables["exact"],
+        across="inputs",
+        where=WHERE,
+    )
+
+
+def build_gradients(tables: Tables) -> Figure:
+    """Root mean square and median of the query gradients, a panel for each input law."""
+    return build_lines(
+        by_scaling(tables["summary"]),
+        [Row(name, (name,), base=10, powers=DECADES) for name in ("grad_q_rms", "grad_q_median")],
+        "A line for each scale rule. Norms of the rows of the gradient with respect to q, over "
+        "√d_v: root mean square, and below it the median, the typical row (dashed, hollow). ▼: "
+        "the line leaves the axis there; ↓ is its value at the largest d_k.",
+        exact=tables["exact"],
+        across="inputs",
+        where=WHERE,
+        mean="mean (of rms the quadratic mean)",
+    )
+
+
+COSINE = next(column for column in cosines.COLUMNS if column.name == "cosine")
+
+WEIGHTS = {"weight": "mean weight of a key", "heard": "share of queries"}
+"""The rows of the cosines figure: a metric and the label of its axis."""
+
+
+def build_cosines(tables: Tables) -> Figure:
+    """Weight of a key against its cosine with the query, a panel for each d_k."""
+    table = graded(tables["cosines"])
+    if table.empty:
+        return style.nothing("no input law of the run has keys of known cosine.")
+    looks = style.looks(table["scaling"])
+    where = ("inputs", *WHERE)
+    figure, made = panels(
+        by_scaling(table),
+        {label: (metric,) for metric, label in WEIGHTS.items()},
+        across="d_k",
+        where=where,
+        margin=0,
+        x=COSINE,
+    )
+    for panel in made:
+        axes = panel.axes
+        (metric,) = set(panel.table["metric"])
+        if metric == "weight":
+            means = table.loc[table["metric"] == metric, "mean"]
+            log_axis(axes, log_limits(means, base=10, most=DECADES), base=10)
+            plot_level(axes, 1 / panel.of("n_k"), "1/n_k")
+        else:
+            axes.set_ylim(-0.02, 1.04)
+            plot_level(axes, 0.5)
+        _cosine_axis(axes, sorted(set(table["cosine"])))
+        if panel.first:
+            axes.set_ylabel(panel.row)
+        plot_metric(panel.table, axes, metric, looks, x="cosine")
+    style.legend(figure, keys_of(looks, ("weight",)))
+    style.note(
+        figure,
+        "Above: the weight that a key gets, mean over queries; dashed: an equal share, 1/n_k. "
+        "Below: the share of queries that give it at least that much; dashed: half of them. At "
+        "cosine 0: all unrelated keys together. "
+        f"{style.says_seeds(table)} {style.says_where(table, where)}",
+    )
+    return figure
+
+
+def graded(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of the input laws with the most cosines; the others show less of the same."""
+    count = table.groupby("inputs")["cosine"].transform("nunique")
+    found: pd.DataFrame = table[count == count.max()]
+    return found
+
+
+def _cosine_axis(axes: Axes, cosines_shown: Sequence[float]) -> None:
+    low, high = cosines_shown[0], cosines_shown[-1]
+    edge = 0.04 * (high - low) or 0.5
+    axes.set_xlim(low - edge, high + edge)
+    axes.xaxis.set_major_locator(FixedLocator(spread(cosines_shown, 5)))
+
+
+BUILD: draw.Builders = {
+    "entropy": build_entropy,
+    "gradients": build_gradients,
+    "cosines": build_cosines,
+}
+
+if __name__ == "__main__":
+    draw.draw(
+        "related",
+        BUILD,
+        summary=summary.columns(COLUMNS),
+        exact=exact_table.COLUMNS,
+        cosines=cosines.COLUMNS,
+    )

@@ -1,0 +1,251 @@
+"""How each claim is judged: one series of measurements to one reading.
+
+The rules in words are in `claims` next to the sentences.
+"""
+
+from sqrtdk.claims.readings import (
+    FACTOR,
+    HEAD,
+    LOSS,
+    ONE_HOT,
+    SLOPE_TOLERANCE,
+    STABLE,
+    Reading,
+    at_head,
+    beginning,
+    half_gone,
+    join,
+    reaches,
+    steadiness,
+)
+from sqrtdk.stats import agreement as stats_agreement
+from sqrtdk.stats.curves import last, relative_range, slope
+from sqrtdk.stats.decisions import beyond, every, need_far, need_large, up_to, within
+from sqrtdk.stats.intervals import Estimate, MissingError
+from sqrtdk.stats.series import Series, Whole
+from sqrtdk.stats.wording import estimate, number, percent
+
+# Unrelated vectors: scores, weights
+
+
+def scores_grow(series: Series) -> Reading:
+    """Judge the slope of ln logit_std, unscaled, on ln d_k: 1/2 for a sum of d_k random terms."""
+    curve = series.curve("unscaled", "logit_std")
+    need_far(curve)
+    fitted = slope(curve)
+    d_k, end = last(curve)
+    return Reading(
+        within(fitted, 0.5 - SLOPE_TOLERANCE, 0.5 + SLOPE_TOLERANCE),
+        f"exponent {estimate(fitted)}, standard deviation {estimate(end)} at d_k = {d_k}",
+        f"The standard deviation of the dot products grows as d_k to the power {estimate(fitted)}; "
+        "√d_k is the power 0.5.",
+        "fitted exponent of d_k",
+        fitted,
+        SLOPE_TOLERANCE - abs(fitted.mean - 0.5),
+    )
+
+
+def scores_stable(series: Series) -> Reading:
+    """Judge the range over d_k of the standard deviation of the scaled scores."""
+    curve = series.curve("scaled", "logit_std")
+    moved, holds = steadiness(curve)
+    low, high = (f(curve.items(), key=lambda item: item[1].mean) for f in (min, max))
+    over = f"d_k = {min(curve)} to {max(curve)}"
+    verb = "stay" if holds else "do not stay"
+    return Reading(
+        holds,
+        f"range {percent(moved)} of the largest standard deviation over {over}",
+        f"Divided by √d_k, the scores {verb} in one range: over {over} their standard deviation is "
+        f"between {estimate(low[1])} and {estimate(high[1])}.",
+        "relative range of logit_std with scaling",
+        moved,
+        abs(STABLE - moved.mean),
+    )
+
+
+def saturation(series: Series) -> Reading:
+    """Judge the unscaled entropy over its largest value, at the largest d_k, against a half."""
+    curve = series.curve("unscaled", "entropy_normalized")
+    holds, onset, condition = reaches(curve, 0.5, above=False, what="entropy_normalized")
+    d_k, end = last(curve)
+    _, keys = last(series.curve("unscaled", "effective_keys"))
+    verb = "saturates" if holds else "does not saturate"
+    return Reading(
+        holds,
+        f"{percent(end)} of ln n_k at d_k = {d_k}, {estimate(keys)} effective keys"
+        + (f", below half {beginning(onset, curve)}" if holds else ""),
+        f"Without scaling, large d_k {verb} the softmax: at d_k = {d_k} the attention weights keep "
+        f"{percent(end)} of the largest possible entropy.",
+        f"entropy_normalized without scaling at d_k = {d_k}",
+        end,
+        abs(end.mean - 0.5),
+        condition,
+    )
+
+
+def one_hot(series: Series) -> Reading:
+    """Judge the unscaled largest weight at the largest d_k, against 0.9."""
+    curve = series.curve("unscaled", "max_weight")
+    holds, onset, condition = reaches(curve, ONE_HOT, above=True, what="max_weight")
+    (d_head, head), (d_k, end) = at_head(curve), last(curve)
+    also = f"{estimate(head)} at d_k = {d_head}, " if d_head != d_k else ""
+    verb = "become" if holds else "do not become"
+    return Reading(
+        holds,
+        f"{also}{estimate(end)} at d_k = {d_k}"
+        + (f", above {ONE_HOT} {beginning(onset, curve)}" if holds else ""),
+        f"Without scaling the weights {verb} nearly one-hot: the largest weight of a query is on "
+        f"average {also}{estimate(end)} at d_k = {d_k}.",
+        f"max_weight without scaling at d_k = {d_k}",
+        end,
+        abs(end.mean - ONE_HOT),
+        condition,
+    )
+
+
+def from_64(series: Series) -> Reading:
+    """Judge the entropy without scaling over that with it, at every d_k of 64 or more."""
+    curve = {d_k: x for d_k, x in series.ratio("entropy_normalized").items() if d_k >= HEAD}
+    if not curve:
+        raise MissingError(f"the run has no d_k of {HEAD} or more")
+    holds = every(beyond(x, LOSS, above=False) for x in curve.values())
+    if holds is False:
+        need_large(curve, f"the entropy without scaling is {number(last(curve)[1].mean)} of it")
+    off, on = (series.curve(arm, "entropy_normalized") for arm in ("unscaled", "scaled"))
+    first = min(curve)
+    closest = max(curve, key=lambda d_k: curve[d_k].mean)
+    since = f"tried from d_k = {first} on only" if first > FACTOR * HEAD else ""
+    half = half_gone(off, series.n_k)
+    verb = "matters" if holds else "does not matter a great deal"
+    return Reading(
+        holds,
+        f"at d_k = {first} {percent(off[first])} of the possible entropy without scaling, "
+        f"{percent(on[first])} with it" + (f"; half is gone at {half}" if half else ""),
+        f"Scaling {verb} at d_k = {first}: without it {percent(off[first])} of the possible "
+        f"entropy is left, with it {percent(on[first])}."
+        + (f" There is no threshold at {HEAD}: half is gone at {half}." if half else ""),
+        f"entropy without scaling over that with it at d_k = {closest}",
+        curve[closest],
+        abs(curve[closest].mean - LOSS),
+        join(since, up_to(curve)),
+    )
+
+
+def stable(series: Series) -> Reading:
+    """Judge the range of the scaled entropy over d_k, relative to its largest value."""
+    curve = series.curve("scaled", "entropy_nats")
+    moved, holds = steadiness(curve)
+    over = f"d_k = {min(curve)} to {max(curve)}"
+    try:
+        without = percent(relative_range(series.curve("unscaled", "entropy_nats")))
+    except MissingError:
+        without = ""
+    verb = "hardly notices" if holds else "does notice"
+    return Reading(
+        holds,
+        f"range {percent(moved)} of the largest entropy over {over}"
+        + (f", {without} without scaling" if without else ""),
+        f"With √d_k the softmax {verb} d_k: over {over} the highest and the lowest entropy differ "
+        f"by {percent(moved)} of the highest"
+        + (f", without scaling by {without}." if without else "."),
+        "relative range of entropy_nats with scaling",
+        moved,
+        abs(STABLE - moved.mean),
+    )
+
+
+# Gradients
+
+
+def gradients_typical(series: Series) -> Reading:
+    """Judge whether most entries are near zero without scaling alone, and the median row smaller.
+
+    A weight that is one-hot has entries near zero by counting, however large its gradient: so
+    the scaled arm is counted too, and the norm of a whole row is compared.
+    """
+    dead = series.curve("unscaled", "grad_logits_dead_entries")
+    kept = series.curve("scaled", "grad_logits_dead_entries")
+    median = series.ratio("grad_logits_median")
+    d_end, end = last(dead)
+    many, first, late = reaches(dead, 0.5, above=True, what="the share of dead entries")
+    alive = beyond(last(kept)[1], 0.5, above=False)
+    small, second, later = reaches(
+        median, 1.0, above=False, what="the ratio of the median gradients"
+    )
+    holds = every((many, alive, small))
+    d_k, share = at_head(dead)
+    with_scaling = f", with scaling {percent(kept[d_k])}" if d_k in kept else ""
+    crossed = f"the median row is smaller than with scaling {beginning(second, median)}"
+    verb = "are" if many else "are not"
+    # Of n_k weights at most two are in play in a saturated row.
+    counted = percent(Estimate(max(0.0, 1 - 2 / series.n_k)))
+    return Reading(
+        holds,
+        f"dead entries {percent(share)} at d_k = {d_k}{with_scaling}"
+        + (f", {crossed}" if small else ""),
+        f"Without scaling most entries of the gradient at the logits {verb} close to zero: "
+        f"{percent(share)} are below 0.001/n_k at d_k = {d_k}{with_scaling}. Part of that is "
+        f"counting: where only two keys share a query's attention, {counted} of its entries are "
+        "zero, however large the others." + (f" As a whole, {crossed}." if small else ""),
+        f"share of dead entries without scaling at d_k = {d_end}",
+        end,
+        abs(end.mean - 0.5),
+        # Both hold from the later of the two on.
+        later if second and (not first or second.mean >= first.mean) else late,
+    )
+
+
+def gradients_rms(series: Series) -> Reading:
+    """Judge the root mean squares of the gradients that reach q, k and v, unscaled over scaled."""
+    ratios = {x: series.ratio(f"grad_{x}_rms") for x in ("q", "k", "v")}
+    common = sorted(set.intersection(*(set(curve) for curve in ratios.values())))
+    if common in ([], [1]):
+        raise MissingError("at d_k = 1 both arms are the same, and there is no larger d_k")
+    d_k = common[-1]
+    holds = every(beyond(curve[d_k], 1.0, above=False) for curve in ratios.values())
+    at = HEAD if HEAD in common else d_k
+    ratio = ratios["q"][at]
+    values = ", ".join(f"{x} {estimate(curve[at])}" for x, curve in ratios.items())
+    farthest = max((curve[d_k] for curve in ratios.values()), key=lambda x: x.mean)
+    tried = {d: ratios["q"][d] for d in common}
+    if holds is False:
+        need_large(tried, f"the largest of the three ratios is {number(farthest.mean)}")
+    verb = "vanish" if holds else "do not vanish"
+    return Reading(
+        holds,
+        f"without over with scaling at d_k = {at}: {values}",
+        f"Without scaling the gradients {verb} on average: at d_k = {at} those at the queries are "
+        f"{estimate(ratio, ' times')} as large, in root mean square, as with it."
+        + ("" if holds else " They are only shared out worse."),
+        f"largest of the three ratios at d_k = {d_k}",
+        farthest,
+        abs(farthest.mean - 1),
+        up_to(tried),
+    )
+
+
+# Half precision, and the gate
+
+
+def agreement(whole: Whole) -> Reading:
+    """The gate: deviations from the exact expectations are what sampling alone makes."""
+    gate = stats_agreement.gate(whole.table)
+    if gate is None:
+        raise MissingError(f"no exact value with at least {stats_agreement.GATED_SEEDS} seeds")
+    verb = "agree" if gate.passed else "do not agree"
+    name, value, margin = min(
+        ("root mean square of z", gate.rms_z, gate.rms_margin),
+        ("largest |z|", gate.max_abs_z, gate.max_margin),
+        key=lambda one: one[2],
+    )
+    return Reading(
+        gate.passed,
+        f"{gate.points} distinct means of {gate.draws} draws, rms of z {gate.rms_z:.2f}, largest "
+        f"|z| {gate.max_abs_z:.1f}",
+        f"The measured means {verb} with theory: over {gate.points} distinct means of {gate.draws} "
+        "independent draws, the deviation z from the exact value, in standard errors, has the root "
+        f"mean square {gate.rms_z:.2f}, and the largest |z| is {gate.max_abs_z:.1f}.",
+        name,
+        Estimate(value),
+        margin,
+    )

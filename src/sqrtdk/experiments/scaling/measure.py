@@ -1,0 +1,274 @@
+"""Scaling on and off against d_k: what the softmax and its gradients do.
+
+A slab is one combination of sizes, input law and dtype; its cells are seeds × scale rules. All
+scale rules of a seed share one draw and its scores.
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from sqrtdk import schema
+from sqrtdk.core import kernel, metrics, scale_rules
+from sqrtdk.core.attention import ScaleRule
+from sqrtdk.core.input_laws import Array, Inputs, draw
+from sqrtdk.core.kernel import Kernel
+from sqrtdk.experiments.cells import Cell, main, shared
+from sqrtdk.schema import Column, Key
+from sqrtdk.storage.tables import Row
+
+KEYS: tuple[Key, ...] = (
+    schema.D_K,
+    schema.N_K,
+    schema.N_Q,
+    schema.D_V,
+    schema.INPUTS,
+    schema.DTYPE,
+    schema.SCALING,
+    schema.SEED,
+)
+
+WITHIN: tuple[str, ...] = ()
+FACTORS_ONLY = False
+HAS_THEORY = True
+ROW = "One row per cell."
+
+GRADIENTS = {
+    "logits": "the logits (scores after scaling), one row a query",
+    "scores": "the scores q·k (before scaling; norms of q and k held fixed), one row a query",
+    "q": "the queries, one row a query",
+    "k": "the keys, one row a key",
+    "v": "the values, one row a key",
+}
+
+
+def top_rows(n_rows: int) -> int:
+    """Number of rows whose share of the square `grad_*_top1_share` is: 1 %, rounded up.
+
+    >>> top_rows(64), top_rows(256), top_rows(1000)
+    (1, 3, 10)
+    """
+    return -(-n_rows // 100)
+
+
+def top_rows_in_words(n_rows: int) -> str:
+    """Which rows `grad_*_top1_share` is about, as a subject in the plural or singular.
+
+    >>> top_rows_in_words(64), top_rows_in_words(256)
+    ('the largest of 64 rows', 'the 3 largest of 256 rows')
+    """
+    count = top_rows(n_rows)
+    return f"the {f'{count} ' if count > 1 else ''}largest of {n_rows} rows"
+
+
+def _gradient_columns(x: str, what: str) -> tuple[Column, ...]:
+    norm = f"the row norms of the gradient of L = ⟨G, O⟩ with respect to {what}, over √d_v"
+    rows = "n_k" if x in ("k", "v") else "n_q"
+    return (
+        Column(f"grad_{x}_rms", f"Root mean square of {norm}.", pool="rms"),
+        Column(f"grad_{x}_median", f"Median of {norm}.", pool="median"),
+        Column(
+            f"grad_{x}_q05",
+            f"5 % quantile of {norm}, linear between two rows. A cell has few rows below its 5 % "
+            f"quantile, so in saturated cells the value depends on {rows}.",
+            pool="median",
+        ),
+        Column(
+            f"grad_{x}_q95",
+            f"95 % quantile of {norm}, linear between two rows. A cell has few rows above it, so "
+            f"in saturated cells the value depends on {rows}.",
+            pool="median",
+        ),
+        Column(
+            f"grad_{x}_dead_rows",
+            f"Share of rows below 1e-3 among {norm}.",
+            "share",
+            counted=(rows,),
+        ),
+        Column(
+            f"grad_{x}_top1_share",
+            f"Share of the total square held by the largest of {norm}. Counted are 1 % of the "
+            f"{rows} rows, rounded up: of 64 rows one, which is 1.56 %, of 256 rows three, which "
+            "is 1.17 %. Empty when every row is zero.",
+            "share",
+            optional=True,
+        ),
+    )
+
+
+COLUMNS: tuple[Column, ...] = (
+    *(
+        schema.axis_column(key)
+        for key in (
+            schema.D_K,
+            schema.N_K,
+            schema.N_Q,
+            schema.INPUTS,
+            schema.DTYPE,
+            schema.SCALING,
+            schema.SEED,
+        )
+    ),
+    Column(
+        "scale",
+        "Factor that the scores are multiplied by, before a cap; mean over pairs of query and key "
+        "where each has its own, as the scale rules that look at norms give it.",
+    ),
+    Column(
+        "logit_std",
+        "Standard deviation of the logits across keys: root mean square over queries of each "
+        "row's (n_k - 1) standard deviation. Empty when n_k = 1.",
+        optional=True,
+        pool="rms",
+    ),
+    Column("entropy_nats", "Entropy of the attention weights, mean over queries.", "nats"),
+    Column(
+        "entropy_normalized",
+        "Entropy over its largest possible value ln n_k, mean over queries. Empty when n_k = 1.",
+        "share",
+        optional=True,
+    ),
+    Column(
+        "effective_keys",
+        "Exponential of the entropy (perplexity), mean over queries: how many keys share the "
+        "attention.",
+        "keys",
+    ),
+    Column("sum_sq_weights", "Sum of the squared weights of a query, mean over queries."),
+    Column("max_weight", "Largest weight of a query, mean over queries."),
+    Column("max_weight_gap", "1 - largest weight, without cancellation, mean over queries."),
+    Column(
+        "jacobian_norm",
+        "Frobenius norm of the softmax Jacobian diag(p) - p pᵀ, root mean square over queries.",
+        pool="rms",
+    ),
+    *(column for x, what in GRADIENTS.items() for column in _gradient_columns(x, what)),
+    Column(
+        "grad_logits_dead_entries",
+        "Share of single entries of the gradient with respect to the logits, over √d_v, that are "
+        "below 1e-3/n_k in magnitude.",
+        "share",
+        counted=("n_q", "n_k"),
+    ),
+)
+
+
+def memory(slab: dict[str, Any]) -> int:
+    """Bytes that computing one batch of cells of a slab takes at its peak."""
+    n_q, n_k, d_k, d_v = (slab[name] for name in ("n_q", "n_k", "d_k", "d_v"))
+    rules = slab.get("scaling", {})
+    cells = kernel.batch_size(n_q, n_k, d_k, d_v)
+    # q, k, v and g, once more while they are drawn and cast.
+    drawn = 2 * (n_q + n_k) * (d_k + d_v)
+    grams = kernel.gram_norms(n_q, n_k, d_k, d_v).values()
+    rows = kernel.block_rows(n_q, n_k, max(d_k, d_v), whole=any(grams))
+    # Scores, dL/d weights, weights, gradient; twice more and some for rules that look at q and k.
+    plain = all(scale_rules.is_factor(rule) for rule in rules.values())
+    blocks = (4 if plain else 14) * rows * n_k
+    # One gradient at a time, or for each rule the sums for k and v over the blocks.
+    gradient = max(rows, n_k) * max(d_k, d_v)
+    sums = 0 if rows == n_q else max(2, len(rules)) * n_k * (d_k + d_v)
+    return 8 * int(cells * (drawn + blocks + gradient + sums))
+
+
+def seconds(slab: dict[str, Any]) -> float:
+    """About how long one seed of a slab takes on one core."""
+    n_q, n_k, vectors = slab["n_q"], slab["n_k"], slab["d_k"] + slab["d_v"]
+    # Measured on one machine: random numbers, then element-wise work and products of each rule.
+    each = n_q * n_k * (5e-9 + 1.2e-10 * vectors)
+    return float(1e-4 + 1.5e-8 * (n_q + n_k) * vectors + len(slab["scaling"]) * (1e-4 + each))
+
+
+Measure = Callable[[Kernel, Inputs, Sequence[ScaleRule]], list[list[Row]]]
+"""Measure a batch of cells: for each scale rule a list with the row of each cell."""
+
+
+def cells(slab: dict[str, Any]) -> Iterator[Cell]:
+    """The cells of one slab, seed by seed, each with the function that measures it.
+
+    Cells are computed a batch at a time, when the first of the batch is asked for.
+    """
+    return cells_of(slab, measure)
+
+
+def cells_of(slab: dict[str, Any], measure: Measure) -> Iterator[Cell]:
+    """Return the cells of one slab as `cells` does, with the columns of another measurement."""
+    sizes = {name: slab[name] for name in ("d_k", "n_k", "n_q")}
+    ((inputs, law),) = slab["inputs"].items()
+    rules = {
+        name: scale_rules.rule(entry, d_k=slab["d_k"], n_k=slab["n_k"])
+        for name, entry in slab["scaling"].items()
+    }
+    core = Kernel()
+    seeds = range(*slab["seeds"])
+    size = kernel.batch_size(slab["n_q"], slab["n_k"], slab["d_k"], slab["d_v"])
+    for start in range(0, len(seeds), size):
+        some = seeds[start : start + size]
+        drawn = partial(draw, law, **sizes, d_v=slab["d_v"], dtype=slab["dtype"])
+        measured = shared(partial(_measure, measure, core, drawn), list(rules.values()), some)
+        for (place, seed), (arm, scaling) in itertools.product(enumerate(some), enumerate(rules)):
+            axes = {"inputs": inputs, "dtype": slab["dtype"], "scaling": scaling, "seed": seed}
+            yield sizes | axes, partial(measured, arm, place)
+
+
+def _measure(
+    measure: Measure,
+    core: Kernel,
+    drawn: Callable[..., Inputs],
+    rules: list[ScaleRule],
+    seeds: Sequence[int],
+) -> list[list[Row]]:
+    return measure(core, batch(core, [drawn(seed=seed) for seed in seeds]), rules)
+
+
+def batch(core: Kernel, draws: Sequence[Inputs]) -> Inputs:
+    """Draws of cells of one size as one batch, in buffers of the kernel's."""
+    if len(draws) == 1:
+        return Inputs(*(array[np.newaxis] for array in draws[0]))
+    stacked = []
+    for name, arrays in zip(Inputs._fields, zip(*draws, strict=True), strict=True):
+        # Memory that is given back and asked for again costs more than the copy.
+        out = core.buffer(f"drawn {name}", (len(arrays), *arrays[0].shape), arrays[0].dtype)
+        stacked.append(np.stack(arrays, out=out))
+    return Inputs(*stacked)
+
+
+def measure(core: Kernel, arrays: Inputs, rules: Sequence[ScaleRule]) -> list[list[Row]]:
+    """Every metric of the cells of a batch, without masks, for each rule and cell.
+
+    Shapes: q [cells, n_q, d_k], k [cells, n_k, d_k], v [cells, n_k, d_v], g [cells, n_q, d_v].
+    """
+    n_k, d_v = arrays.v.shape[1:]
+    unit = d_v**-0.5
+    result = []
+    for found in core.measure(*arrays, rules, dead_below=1e-3 / n_k / unit):
+        columns = {"scale": found.scale, "logit_std": found.logit_std}
+        for name in found.rows._fields:
+            average = _rms if name == "jacobian_norm" else _mean
+            columns[name] = average(getattr(found.rows, name))
+        for x in GRADIENTS:
+            summary = metrics.summarize_norms(found.norms[x].astype(np.float64) * unit)
+            columns |= {f"grad_{x}_{name}": getattr(summary, name) for name in summary._fields}
+        columns["grad_logits_dead_entries"] = found.dead_entries
+        by_cell = zip(*(values.tolist() for values in columns.values()), strict=True)
+        result.append([dict(zip(columns, values, strict=True)) for values in by_cell])
+    return result
+
+
+def _mean(values: Array) -> Array:
+    mean: Array = np.mean(values, axis=-1, dtype=np.float64)
+    return mean
+
+
+def _rms(values: Array) -> Array:
+    # Norms of a saturated row are below 1e-160, where a plain square is 0.
+    total: Array = metrics.row_norms(values.astype(np.float64))
+    return total / math.sqrt(values.shape[-1])
+
+
+if __name__ == "__main__":
+    main(cells, KEYS, COLUMNS)

@@ -1,0 +1,90 @@
+"""How a gradient is spread over its rows: the tail that a mean hides.
+
+Row norms of several seeds of one n_k are pooled. Reading one row of the table: so large a share
+of the rows has at least this norm, and together they hold this share of the squared norm.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from sqrtdk import schema
+from sqrtdk.core import scale_rules
+from sqrtdk.core.input_laws import Array, draw
+from sqrtdk.core.kernel import Kernel
+from sqrtdk.schema import Column
+from sqrtdk.stats import intervals
+from sqrtdk.storage import tables
+
+SEEDS = 20
+"""Seeds pooled at most: with 64 queries each, the tail reaches one row in a thousand."""
+
+SIZES = 4
+"""Values of d_k at most, spread over the grid."""
+
+GRADIENTS = ("logits", "q")
+
+COLUMNS = (
+    *(
+        schema.axis_column(key)
+        for key in (schema.D_K, schema.N_K, schema.N_Q, schema.INPUTS, schema.DTYPE, schema.SCALING)
+    ),
+    Column("gradient", "With respect to what.", read=str, axis=True),
+    Column("rows_share", "Share of the rows, the largest first.", "share", axis=True),
+    Column("row_norm", "Smallest row norm among them, over √d_v."),
+    Column(
+        "energy_share",
+        "Share of the total squared norm that they hold. Empty when every row is zero.",
+        "share",
+        optional=True,
+    ),
+    Column("n_seeds", "Number of seeds pooled.", "seeds", read=int),
+)
+
+
+def tail(norms: np.ndarray) -> Iterator[dict[str, float]]:
+    """The distribution of row norms [n], from the largest on, at ranks evenly spaced in their log.
+
+    >>> [(row["rows_share"], row["energy_share"]) for row in tail(np.array([2.0, 2.0]))]
+    [(0.5, 0.5), (1.0, 1.0)]
+    """
+    falling = np.sort(norms)[::-1]
+    # Scaled by the largest, so that squares of tiny norms do not vanish.
+    energy = np.cumsum(np.square(falling / (falling[0] or 1.0)))
+    count = len(falling)
+    ranks = np.unique(np.round(np.geomspace(1, count, 60)).astype(int))
+    for rank in ranks.tolist():
+        total = float(energy[-1])
+        yield {
+            "rows_share": rank / count,
+            "row_norm": float(falling[rank - 1]),
+            "energy_share": float(energy[rank - 1]) / total if total else np.nan,
+        }
+
+
+def rows(settings: Mapping[str, Any]) -> Iterator[tables.Row]:
+    """The spread of the gradients by logits and q, at the middle n_k, by d_k and scale rule."""
+    n_k = settings["n_k"][len(settings["n_k"]) // 2]
+    n_q, dtype, seeds = settings["n_q"][0], settings["dtype"][0], settings["seed"][:SEEDS]
+    inputs, law = next(iter(settings["inputs"].items()))
+    unit = settings["d_v"] ** -0.5
+    core = Kernel()
+    for d_k in intervals.spread(settings["d_k"], SIZES):
+        sizes = {"d_k": d_k, "n_k": n_k, "n_q": n_q}
+        entries = settings["scaling"].items()
+        rules = {name: scale_rules.rule(entry, d_k=d_k, n_k=n_k) for name, entry in entries}
+        norms: dict[tuple[str, str], list[Array]] = {}
+        # Seed by seed, and of each only the norms: 20 draws with their gradients fill a memory.
+        for seed in seeds:
+            arrays = draw(law, **sizes, d_v=settings["d_v"], seed=seed, dtype=dtype)
+            q, k, v, g = (array[np.newaxis] for array in arrays)
+            for scaling, found in zip(rules, core.measure(q, k, v, g, rules.values()), strict=True):
+                for x in GRADIENTS:
+                    norms.setdefault((scaling, x), []).append(found.norms[x][0])
+        for scaling, x in itertools.product(sorted(settings["scaling"]), GRADIENTS):
+            axes = sizes | {"inputs": inputs, "dtype": dtype, "scaling": scaling, "gradient": x}
+            pooled = np.concatenate(norms[scaling, x]).astype(np.float64) * unit
+            for point in tail(pooled):
+                yield axes | point | {"n_seeds": len(seeds)}

@@ -1,0 +1,124 @@
+"""Make widths.csv: how fast each kind of attention of `score_width` learns at each score width.
+
+A reader is compared with itself at the smallest d_k and with scaled dot attention at the same d_k,
+by the same rules as the arms of `training`: every seed is reported at the learning rate that the
+other half of the seeds chose, ratios are taken seed by seed, and a run that did not reach 90 % is
+known to be slower than the steps trained (see `rates`).
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from sqrtdk import schema
+from sqrtdk.experiments.encoder_decoder.measure import D_K, HIDDEN, LENGTH, READER
+from sqrtdk.experiments.training import rates
+from sqrtdk.schema import Column
+from sqrtdk.stats.intervals import median_interval
+from sqrtdk.storage import tables
+
+MEASURE = "scaled_dot"
+"""The reader that the others are measured by."""
+
+_OWN = "Steps to 90 % over those of the same reader at the smallest d_k, seed by seed: "
+_OTHER = f"Steps to 90 % over those of {MEASURE} at the same d_k, seed by seed: "
+_NONE = f"Empty where the run has no {MEASURE}."
+
+COLUMNS = (
+    *(schema.axis_column(key) for key in (LENGTH, HIDDEN, READER, D_K)),
+    Column("n_seeds", "Number of seeds.", "seeds", read=int),
+    Column(
+        "reached",
+        "Of them, those that reached 90 %, each at the learning rate that the other half of the "
+        "seeds chose.",
+        "seeds",
+        read=int,
+    ),
+    Column("steps", "Steps trained, so that inf below means more than these.", "steps", read=int),
+    Column(
+        "crossfit_steps",
+        "Median over these seeds of the steps to 90 %; inf where more than `steps`.",
+        "steps",
+    ),
+    Column(
+        "crossfit_low",
+        "Lower end of its 95 % interval, by order statistics. Empty below six seeds.",
+        "steps",
+        optional=True,
+    ),
+    Column("crossfit_high", "Upper end, or inf. Empty below six seeds.", "steps", optional=True),
+    Column("accuracy", "Accuracy after the last step, mean over these seeds.", "share"),
+    Column(
+        "rate_first",
+        "Learning rate of the first, third, ... seeds, chosen by the others.",
+    ),
+    Column("rate_second", "Learning rate of the other seeds."),
+    Column(
+        "edge",
+        "lowest or highest where one of the two rates is at that end of the grid; only where the "
+        "grid has no other. Empty elsewhere.",
+        read=str,
+        optional=True,
+    ),
+    Column("own_least", f"{_OWN}the least that their median can be.", optional=True),
+    Column("own_most", f"{_OWN}the most that their median can be, or inf.", optional=True),
+    Column("own_low", f"{_OWN}lower end of the median's 95 % interval.", optional=True),
+    Column("own_high", f"{_OWN}upper end, or inf.", optional=True),
+    Column("scaled_least", f"{_OTHER}the least that their median can be. {_NONE}", optional=True),
+    Column("scaled_most", f"{_OTHER}the most that their median can be, or inf.", optional=True),
+    Column("scaled_low", f"{_OTHER}lower end of the median's 95 % interval.", optional=True),
+    Column("scaled_high", f"{_OTHER}upper end, or inf.", optional=True),
+)
+
+
+def rows(settings: Mapping[str, Any], runs: pd.DataFrame) -> Iterator[tables.Row]:
+    """Yield the rows of widths.csv for a run's runs.csv; the fixed vector has no score width."""
+    ends = runs[(runs["step"] == int(settings["steps"])) & (runs["reader"] != "fixed")]
+    ends = ends.assign(diverged=0.0)
+    for (length, hidden), frame in ends.groupby(["length", "hidden"], sort=True):
+        found = {
+            (str(reader), int(str(d_k))): rates.runs_of(cells)
+            for (reader, d_k), cells in frame.groupby(["reader", "d_k"], sort=True)
+        }
+        for row in rows_of(found, settings):
+            at = {"length": length, "hidden": hidden} | row
+            yield {column.name: at.get(column.name, np.nan) for column in COLUMNS}
+
+
+def rows_of(
+    found: Mapping[tuple[str, int], rates.Runs], settings: Mapping[str, Any]
+) -> Iterator[tables.Row]:
+    """Yield the rows of the runs of each reader and d_k, at one length and state size."""
+    budget, grid = int(settings["steps"]), settings["learning_rate"]
+    arms = {at: rates.arm_of(one, grid) for at, one in found.items()}
+    smallest = min(d_k for _, d_k in arms)
+    for (reader, d_k), arm in arms.items():
+        steps = arm.steps.to_numpy(dtype=float)
+        low, high = median_interval(steps)
+        runs = found[reader, d_k]
+        accuracy = runs.accuracy[np.arange(len(steps)), rates.crossfit(runs)]
+        yield {
+            "reader": reader,
+            "d_k": d_k,
+            "n_seeds": len(steps),
+            "reached": int(np.isfinite(steps).sum()),
+            "steps": budget,
+            "crossfit_steps": rates.median(steps),
+            "crossfit_low": low,
+            "crossfit_high": high,
+            "accuracy": float(accuracy.mean()),
+            "rate_first": arm.rates[0],
+            "rate_second": arm.rates[1],
+            "edge": rates.edge(arm.rates, grid),
+            **_ratio("own", arm, arms.get((reader, smallest)), budget),
+            **_ratio("scaled", arm, arms.get((MEASURE, d_k)), budget),
+        }
+
+
+def _ratio(name: str, arm: rates.Arm, other: rates.Arm | None, budget: int) -> tables.Row:
+    if other is None:
+        return {}
+    found = rates.compare(arm.steps, other.steps, budget)
+    return {key.replace("ratio", name): value for key, value in found.items()}

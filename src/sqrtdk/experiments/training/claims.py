@@ -1,0 +1,295 @@
+"""Judge the claims about training from rates.csv and twins.csv.
+
+The rules in words are in `claims`, next to the sentences.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from sqrtdk.claims.readings import Reading
+from sqrtdk.experiments.training import rates
+from sqrtdk.stats.curves import past
+from sqrtdk.stats.decisions import LARGE
+from sqrtdk.stats.intervals import Estimate, MissingError
+from sqrtdk.stats.series import Whole, scaled_arm, unscaled_arm
+from sqrtdk.stats.wording import estimate, number
+
+MUCH = 5
+"""A ratio of steps below which scaling helps only a little."""
+
+FEWEST = 6
+"""Seeds that a 95 % interval of a median needs: five are all on one side of it too often."""
+
+WIDER = math.log10(2)
+"""Decades by which one window of learning rates is wider: the ratio of its ends doubles."""
+
+SAME = 1e-3
+"""Two held-out losses that differ relatively by more are not the same. Rounding makes up to 3e-6
+of it in the default grid, where Adam divides by gradient entries that are nearly 0; seeds differ
+by some ten per cent."""
+
+
+class Ratio(NamedTuple):
+    """A median ratio over seeds, between `least` and `most`, and the outer ends of its interval.
+
+    The bounds differ where runs that never got to 90 % leave the median open. NaN ends where there
+    is no interval.
+    """
+
+    least: float
+    most: float
+    low: float = math.nan
+    high: float = math.nan
+
+    def beyond(self, level: float, *, above: bool) -> bool | None:
+        """Return whether the whole interval is above (or below) a level; None if it is across.
+
+        Raises MissingError where there is no interval, because one number decides nothing.
+        """
+        if math.isnan(self.low):
+            raise MissingError(f"fewer than {FEWEST} seeds give no interval of a median")
+        return past(Estimate(self.least, self.low, self.high), level, above=above)
+
+    @property
+    def bound(self) -> Estimate:
+        """The bound that says more, with the interval: the upper one below 1 or without a lower."""
+        upper = self.most < 1 or self.least == 0
+        return Estimate(self.most if upper else self.least, self.low, self.high)
+
+    @property
+    def kind(self) -> str:
+        """Of which kind `bound` is, in words; empty where it is the ratio itself."""
+        if self.least == self.most:
+            return ""
+        return "at most " if self.bound.mean == self.most else "at least "
+
+    def text(self, unit: str = "") -> str:
+        """The ratio in words."""
+        if (self.least, self.most) == (0.0, math.inf):
+            return "undefined"
+        return f"{self.kind}{estimate(self.bound, unit)}"
+
+
+class Windows(NamedTuple):
+    """The windows of learning rates of the two arms at one d_k, in decades.
+
+    `gap` is by how much the scaled one is wider; an open window may be wider than the grid shows.
+    """
+
+    unscaled: Estimate
+    scaled: Estimate
+    gap: Estimate
+    unscaled_open: bool
+    scaled_open: bool
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Training without scaling against 1/√d_k, by d_k in rising order, with one optimizer and loss.
+
+    `ratio` is that of the steps to 90 %, unscaled over scaled, and `windows` are those of learning
+    rates. `edges` are the d_k at which a best rate is at the edge of the grid. `cases` are the
+    ratios at the largest d_k of all comparisons of the run, by label. `diverged` has, at each d_k,
+    the runs that diverged without scaling and with it, and all runs of an arm.
+    """
+
+    label: str
+    ratio: dict[int, Ratio]
+    edges: frozenset[int]
+    windows: Mapping[int, Windows] = field(default_factory=dict)
+    cases: Mapping[str, Ratio] = field(default_factory=dict)
+    diverged: Mapping[int, tuple[int, int, int]] = field(default_factory=dict)
+    steps: int = 0
+    unrelated: bool = True
+
+
+def comparisons(settings: Mapping[str, Any], table: pd.DataFrame) -> list[Comparison]:
+    """Return the comparisons of a rates.csv, in the order of its axes.
+
+    A comparison needs an arm that leaves the scores as they are and one that divides by √d_k; where
+    one is missing, there is a single comparison without ratios.
+    """
+    rules = settings["scaling"]
+    unscaled, scaled = unscaled_arm(rules), scaled_arm(rules)
+    if unscaled is None or scaled is None:
+        return [Comparison("", {}, frozenset())]
+    table = table[table["scaling"].isin([unscaled, scaled])]
+    axes = [key.name for key in rates.TASK if key.name != "d_k"]
+    named = [axis for axis in axes if axis in ("optimizer", "loss") or len(set(table[axis])) > 1]
+    found, cases, budget = [], dict[str, Ratio](), int(table["steps"].max())
+    for at, frame in table.groupby(axes, sort=True):
+        values = dict(zip(axes, at, strict=True))
+        best = frame[frame["best"] == 1]
+        sides = {
+            name: {row["d_k"]: row for row in best[best["scaling"] == name].to_dict("records")}
+            for name in (unscaled, scaled)
+        }
+        ratio = {
+            d_k: Ratio(*(row[f"ratio_{end}"] for end in Ratio._fields))
+            for d_k, row in sorted(sides[unscaled].items())
+        }
+        windows = {
+            d_k: _windows(row, sides[scaled][d_k])
+            for d_k, row in sides[unscaled].items()
+            if d_k in sides[scaled]
+        }
+        edges = frozenset(best.loc[best["edge"] != "", "d_k"])
+        diverged = {}
+        for d_k, there in frame.groupby("d_k"):
+            counts = [int(there.loc[there["scaling"] == name, "diverged"].sum()) for name in sides]
+            diverged[int(str(d_k))] = counts[0], counts[1], int(there["n_seeds"].sum()) // 2
+        label = ", ".join(f"{axis} = {values[axis]}" for axis in named)
+        cases[label] = next(reversed(ratio.values()))
+        found.append(Comparison(label, ratio, edges, windows, cases, diverged, budget))
+    return found
+
+
+def _windows(unscaled: Mapping[Any, Any], scaled: Mapping[Any, Any]) -> Windows:
+    def window(row: Mapping[Any, Any]) -> Estimate:
+        return Estimate(row["window"], row["window_low"], row["window_high"])
+
+    return Windows(
+        window(unscaled),
+        window(scaled),
+        Estimate(unscaled["window_gap"], unscaled["gap_low"], unscaled["gap_high"]),
+        bool(unscaled["window_edge"]),
+        bool(scaled["window_edge"]),
+    )
+
+
+NO_ARMS = (
+    "the run has not both a scale rule that leaves the scores as they are "
+    "and one that divides by √d_k"
+)
+
+
+def scaling_helps(one: Comparison) -> Reading:
+    """Judge the ratio of steps at the largest d_k against 1. Raises MissingError.
+
+    What missed 90 % counts as the data allow at worst: the outer ends decide.
+    """
+    if not one.ratio:
+        raise MissingError(NO_ARMS)
+    d_k, end = next(reversed(one.ratio.items()))
+    if d_k == 1:
+        raise MissingError("at d_k = 1 both arms are the same, and there is no larger d_k")
+    if d_k in one.edges:
+        raise MissingError(f"a best learning rate is at the edge of the grid at d_k = {d_k}")
+    if end.least == math.inf or (end.least, end.most) == (0.0, math.inf):
+        raise MissingError(
+            f"at d_k = {d_k} too few runs reach 90 %, or some have it from the start"
+        )
+    holds = end.beyond(1.0, above=True)
+    if holds is False and d_k < LARGE:
+        raise MissingError(
+            f"the ratio is {end.text()} at d_k = {d_k}, the largest; larger d_k may differ"
+        )
+    first = next(iter(one.ratio))
+    before = f"{one.ratio[first].text(' times')} at d_k = {first}, " if first != d_k else ""
+    verb = "takes longer" if holds else "does not take longer"
+    times = end.text(" times")
+    bound = {"": "", "at least ": "lower bound of ", "at most ": "upper bound of "}[end.kind]
+    condition = ""
+    if holds and end.least < MUCH:
+        known = f"that is only known to be {end.text()}" if end.kind else f"of {end.text()} only"
+        condition = f"by a factor {known}"
+    return Reading(
+        holds,
+        f"steps without over with scaling {before}{times} at d_k = {d_k}",
+        f"Without scaling training {verb}. Steps to 90 % accuracy at d_k = {d_k} over those with "
+        "scaling, each at a learning rate that was chosen on other seeds: "
+        f"{_all(one.cases or {one.label: end})}.",
+        f"{bound}steps to 90 % without over with scaling at d_k = {d_k}",
+        end.bound,
+        max(0.0, _ln(end.least), -_ln(end.most)),
+        condition,
+    )
+
+
+def _all(cases: Mapping[str, Ratio]) -> str:
+    """Return every case with its ratio, the largest first."""
+    order = sorted(cases.items(), key=lambda item: -item[1].bound.mean)
+    texts = (ratio.text(" times") + f" at {label}" * bool(label) for label, ratio in order)
+    return "; ".join(texts)
+
+
+def _ln(value: float) -> float:
+    return math.log(max(value, 1e-300))
+
+
+def stability(one: Comparison) -> Reading:
+    """Judge how much wider the window of learning rates is with scaling. Raises MissingError."""
+    if not one.windows:
+        raise MissingError(NO_ARMS)
+    d_k = max(one.windows)
+    at = one.windows[d_k]
+    if d_k == 1:
+        raise MissingError("at d_k = 1 both arms are the same, and there is no larger d_k")
+    holds = past(at.gap, WIDER, above=True)
+    # Of the narrower window the width has to be known, and where that is open one of both.
+    narrower = {True: [at.unscaled_open], False: [at.scaled_open]}
+    if all(narrower[holds] if holds is not None else [at.unscaled_open, at.scaled_open]):
+        raise MissingError(
+            f"at d_k = {d_k} the window of learning rates reaches an end of the grid"
+        )
+    if holds is False and d_k < LARGE:
+        raise MissingError(
+            f"the windows differ by {estimate(at.gap)} decades at d_k = {d_k}, the largest; larger "
+            "d_k may differ"
+        )
+
+    def decades(window: Estimate, *, open_: bool) -> str:
+        return f"{'at least ' if open_ else ''}{estimate(window)} decades"
+
+    unscaled = decades(at.unscaled, open_=at.unscaled_open)
+    scaled = decades(at.scaled, open_=at.scaled_open)
+    off, on, runs = one.diverged[d_k]
+    lost = f"{off} of {runs} runs diverge without scaling, {on} with it"
+    verb = "narrows" if holds else "does not narrow" if holds is False else "may narrow"
+    return Reading(
+        holds,
+        f"window of learning rates {unscaled} without and {scaled} with scaling at d_k = {d_k}; "
+        f"{lost}",
+        f"Leaving out the scale {verb} the window of learning rates at which training ends above "
+        f"90 %: at d_k = {d_k} it is {unscaled} wide, and {scaled} with scaling. Over all rates of "
+        f"the grid {lost}.",
+        f"decades by which the window is wider with scaling at d_k = {d_k}",
+        at.gap,
+        abs(at.gap.mean - WIDER),
+        f"in {one.steps} training steps",
+    )
+
+
+def same_run(whole: Whole) -> Reading:
+    """Judge whether every twin is the run that it should be. Raises MissingError."""
+    table = whole.table
+    if table.empty:
+        raise MissingError("the run has no scale rule that divides by √d_k")
+    if (table["n_k"] == 1).all():
+        raise MissingError("a single key always has weight 1")
+    if (table["d_k"] == 1).all():
+        raise MissingError("at d_k = 1 the scale is 1")
+    pairs = table.to_dict("records")
+    same = [one for one in pairs if one["steps_to_90"] == one["twin_steps_to_90"]]
+    neither = sum(math.isinf(one["steps_to_90"]) for one in same)
+    there = f"{len(same) - neither} of {len(pairs)} pairs"
+    reach = "reach 90 % at the same step" + f", in {neither} neither run does" * bool(neither)
+    worst = max(pairs, key=lambda one: float(one["difference"]))
+    apart = float(worst["difference"])
+    holds = len(same) == len(pairs) and apart < SAME
+    what = "the same run" if holds else "another run"
+    return Reading(
+        holds,
+        f"{there} {reach}, losses differ by up to {number(apart)} of themselves",
+        f"Without scaling, but from weights divided by the fourth root of d_k and at a rescaled "
+        f"learning rate, training makes {what}: {there}, up to d_k = {table['d_k'].max()}, "
+        f"{reach}, and the losses of a pair differ by at most {number(apart)} of themselves.",
+        f"largest relative difference of the loss (optimizer = {worst['optimizer']}, "
+        f"d_k = {worst['d_k']})",
+        Estimate(apart),
+        abs(math.log(max(apart, 1e-300) / SAME)),
+    )

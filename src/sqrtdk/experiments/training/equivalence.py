@@ -1,0 +1,126 @@
+"""Make twins.csv: training with scaling, and without it from smaller weights, is the same run.
+
+Scores and gradients depend on the factor s = 1/√d_k and the projections W only through s W_q W_kᵀ.
+So U = √s W without a factor gives the same attention, and dL/dU = dL/dW / √s. Gradient descent on
+U at rate s r therefore makes the steps that descent on W makes at rate r; and so does Adam, to
+which the size of a gradient does not matter, at rate √s r (its epsilon, which it is measured
+against, over √s).
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from sqrtdk import schema
+from sqrtdk.core import scale_rules
+from sqrtdk.core.attention import Floats
+from sqrtdk.experiments.training import lookup, rates
+from sqrtdk.experiments.training import measure as training
+from sqrtdk.experiments.training.lookup import Adam, Optimizer, Point, Sgd
+from sqrtdk.schema import Column
+from sqrtdk.stats.series import scaled_arm
+from sqrtdk.storage import planning, tables
+
+SEEDS = 12
+"""Seeds at most: two runs are the same or they are not."""
+
+COLUMNS = (
+    *(schema.axis_column(key) for key in (*rates.TASK, schema.SEED)),
+    Column(
+        "learning_rate",
+        "Learning rate of the run that divides by √d_k: the one at which rates.csv reports the "
+        "seed, which the other half of the seeds chose.",
+    ),
+    Column("twin_rate", "That of its twin: over √d_k under sgd, over d_k^(1/4) under adam."),
+    Column("steps_to_90", "Steps to 90 % of the scaled run; inf where not reached.", "steps"),
+    Column("twin_steps_to_90", "The same of its twin.", "steps"),
+    Column(
+        "difference",
+        "Largest difference of their held-out losses over the logged steps, relative to the loss.",
+    ),
+)
+
+
+def twin_rate(rate: float, *, factor: float, optimizer: str) -> float:
+    """Return the learning rate without scaling that makes the same steps from smaller weights."""
+    return rate * (factor if optimizer == "sgd" else factor**0.5)
+
+
+def twin(
+    w_q: Floats, w_k: Floats, *, rate: float, factor: float, optimizer: str, epsilon: float = 1e-8
+) -> Optimizer:
+    """Build the unscaled optimizer that takes the same steps as the scaled one."""
+    root = factor**0.5
+    other = np.full((1, 1, 1), twin_rate(rate, factor=factor, optimizer=optimizer))
+    if optimizer == "adam":
+        return Adam(root * w_q, root * w_k, rate=other, epsilon=epsilon / root)
+    return Sgd(root * w_q, root * w_k, rate=other)
+
+
+def train_twin(slab: dict[str, Any], seed: int, *, rate: float, factor: float) -> list[Point]:
+    """Return the logged points of the twin of a run of `training`."""
+    batches, held_out = training.draw(slab, seed)
+    w_q, w_k = training.projections(slab, seed)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return lookup.train(
+            twin(w_q, w_k, rate=rate, factor=factor, optimizer=slab["optimizer"]),
+            batches,
+            held_out,
+            scale=np.ones((1, 1, 1)),
+            loss=slab["loss"],
+            logged=training.logged(slab["steps"]),
+            level=training.LEVEL,
+        )
+
+
+def rows(
+    settings: Mapping[str, Any], runs: pd.DataFrame, table: pd.DataFrame
+) -> Iterator[tables.Row]:
+    """Yield a row for each run of the arm that divides by √d_k; none without that arm.
+
+    `runs` is runs.csv and `table` is rates.csv.
+    """
+    arm = scaled_arm(settings["scaling"])
+    if arm is None:
+        return
+    task = [key.name for key in rates.TASK]
+    best = table[(table["best"] == 1) & (table["scaling"] == arm)]
+    rates_of = {
+        tuple(row[x] for x in task): (row["rate_first"], row["rate_second"])
+        for row in best.to_dict("records")
+    }
+    runs = runs[runs["scaling"] == arm].sort_values("step")
+    by_cell = dict(list(runs.groupby([*task, "learning_rate", "seed"])))
+    for slab in planning.slabs(dict(settings), training.WITHIN):
+        at = tuple(slab[name] for name in task)
+        factor = scale_rules.factor(settings["scaling"][arm], d_k=slab["d_k"], n_k=slab["n_k"])
+        if factor is None:
+            raise ValueError(f"{arm} is not one factor of d_k and n_k")
+        for place, seed in enumerate(sorted(settings["seed"])[:SEEDS]):
+            rate = float(rates_of[at][place % 2])
+            scaled = by_cell[(*at, rate, seed)]
+            points = train_twin(slab, seed, rate=rate, factor=factor)
+            own = scaled["held_out_loss"].to_numpy(dtype=float)
+            other = np.array([float(point.loss[0]) for point in points])
+            ends = scaled["steps_to_90"].iloc[-1], points[-1].steps_to_level[0]
+            steps, twin_steps = (np.inf if np.isnan(x) else float(x) for x in ends)
+            yield {
+                **dict(zip(task, at, strict=True)),
+                "seed": seed,
+                "learning_rate": rate,
+                "twin_rate": twin_rate(rate, factor=factor, optimizer=slab["optimizer"]),
+                "steps_to_90": steps,
+                "twin_steps_to_90": twin_steps,
+                "difference": _difference(own, other),
+            }
+
+
+def _difference(own: np.ndarray, other: np.ndarray) -> float:
+    """Largest difference relative to `own`; of both 0 or both diverged there is none."""
+    same = (own == other) | (np.isnan(own) & np.isnan(other))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        apart = np.abs(other - own) / np.abs(own)
+    # Where one alone has diverged they differ without bound.
+    return float(np.max(np.where(same, 0.0, np.nan_to_num(apart, nan=np.inf, posinf=np.inf))))

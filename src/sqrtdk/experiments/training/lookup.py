@@ -1,0 +1,317 @@
+"""Content lookup, learned: noisy queries look for their item in a library that is new every step.
+
+The model is one attention head whose projections are trained: q = y W_q and k = x W_k for queries
+y and items x, both of d_model entries; its weights average the items' values. The scores
+y W_q W_kᵀ xᵀ depend on the projections only through the *cross matrix* W_q W_kᵀ, so the forward
+pass and the gradient with respect to it cost the same at every d_k.
+
+Gradients are written out by hand. Arrays of several runs stand side by side along leading axes,
+and no run's bits depend on its neighbours. Nothing here knows a path or a configuration.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, Protocol, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sqrtdk.core import adam
+from sqrtdk.core.attention import Floats, shift_by_row_max, softmax
+from sqrtdk.core.gradients import softmax_backward
+from sqrtdk.core.metrics import row_metrics
+
+Loss = Literal["values", "weights"]
+"""What the loss looks at: the attention's output, or the attention weights themselves."""
+
+LOSSES: tuple[Loss, ...] = get_args(Loss)
+
+
+class Batch(NamedTuple):
+    """Libraries and the queries that each is asked, with any leading axes.
+
+    `items` [n_k, d_model] are the contents that keys are made of, `values` [n_k, d_v] what they
+    hand over, `queries` [n_q, d_model] noisy copies of items, `targets` [n_q] which items.
+    """
+
+    items: Floats
+    values: Floats
+    queries: Floats
+    targets: NDArray[np.intp]
+
+    def at(self, place: int) -> "Batch":
+        """The batch at one place of the first axis."""
+        return Batch(*(array[place] for array in self))
+
+
+def make_batch(
+    items: Floats, values: Floats, noise: Floats, targets: NDArray[np.intp], *, noise_sd: float
+) -> Batch:
+    """A batch of items [n_k, d_model] brought to length √d_model, and its noisy queries.
+
+    The query for item x is x + `noise_sd` times noise [n_q, d_model]. Items of one length are
+    found by their scores alone: with the identity as cross matrix the best score is the nearest
+    item's.
+    """
+    lengths = np.linalg.norm(items, axis=-1, keepdims=True)
+    sphere = items / lengths * math.sqrt(items.shape[-1])
+    asked = np.take_along_axis(sphere, targets[..., np.newaxis], axis=-2)
+    return Batch(sphere, values, asked + noise_sd * noise, targets)
+
+
+# The loss and its gradient
+
+
+def scores(batch: Batch, cross: Floats) -> Floats:
+    """Unscaled scores [..., n_q, n_k] under cross matrices W_q W_kᵀ [..., d_model, d_model]."""
+    return batch.queries @ cross @ np.swapaxes(batch.items, -1, -2)
+
+
+def loss_of(logits: Floats, batch: Batch, loss: Loss) -> Floats:
+    """Mean loss over the queries of logits [..., n_q, n_k].
+
+    `values`: half the squared distance of the attention's output to the value of the item that is
+    looked for. `weights`: cross-entropy, -ln of the weight of that item.
+    """
+    if loss == "weights":
+        shifted = shift_by_row_max(logits)
+        target = _at_targets(shifted, batch)[..., 0]
+        each: Floats = np.log(np.sum(np.exp(shifted), axis=-1)) - target
+    else:
+        error = softmax(logits) @ batch.values - _wanted(batch)
+        each = np.sum(error * error, axis=-1) / 2
+    mean: Floats = np.mean(each, axis=-1)
+    return mean
+
+
+def loss_by_logits(weights: Floats, batch: Batch, loss: Loss) -> Floats:
+    """Gradient of `loss_of` with respect to the logits, by their softmax [..., n_q, n_k]."""
+    n_q = weights.shape[-2]
+    if loss == "weights":
+        found: Floats = weights / n_q
+        at = np.broadcast_to(batch.targets[..., np.newaxis], (*weights.shape[:-1], 1))
+        np.put_along_axis(found, at, (_at_targets(weights, batch) - 1.0) / n_q, axis=-1)
+        return found
+    error = (weights @ batch.values - _wanted(batch)) / n_q
+    return softmax_backward(weights, error @ np.swapaxes(batch.values, -1, -2))
+
+
+def loss_by_cross(batch: Batch, cross: Floats, *, scale: Floats, loss: Loss) -> Floats:
+    """Gradient of the batch's loss with respect to the cross matrix, in its shape.
+
+    `scale` [..., 1, 1] multiplies the scores.
+    """
+    weights = softmax(scale * scores(batch, cross))
+    by_scores = scale * loss_by_logits(weights, batch, loss)
+    return np.swapaxes(batch.queries, -1, -2) @ (by_scores @ batch.items)
+
+
+def _wanted(batch: Batch) -> Floats:
+    return np.take_along_axis(batch.values, batch.targets[..., np.newaxis], axis=-2)
+
+
+def _at_targets(rows: Floats, batch: Batch) -> Floats:
+    at = np.broadcast_to(batch.targets[..., np.newaxis], (*rows.shape[:-1], 1))
+    return np.take_along_axis(rows, at, axis=-1)
+
+
+# Optimizers
+
+
+class Optimizer(Protocol):
+    """Projections W_q and W_k [..., d_model, d_k] and how a gradient moves them."""
+
+    @property
+    def cross(self) -> Floats:
+        """The cross matrix W_q W_kᵀ [..., d_model, d_model]."""
+
+    def norms(self, by_cross: Floats) -> tuple[Floats, Floats]:
+        """Norms [...] of the gradients with respect to W_q and W_k."""
+
+    def step(self, by_cross: Floats) -> None:
+        """One step down the gradient, given with respect to the cross matrix."""
+
+
+class Sgd:
+    """Gradient descent W ← W - rate dL/dW, carried by products of the projections alone.
+
+    With G the gradient with respect to the cross matrix M = W_q W_kᵀ, dL/dW_q = G W_k and
+    dL/dW_k = Gᵀ W_q. So M, W_q W_qᵀ and W_k W_kᵀ follow from themselves, and a step costs the same
+    at every d_k. `rate` is [..., 1, 1].
+    """
+
+    def __init__(self, w_q: Floats, w_k: Floats, *, rate: Floats) -> None:
+        self.rate = rate
+        runs = np.broadcast_shapes(rate.shape[:-2], w_q.shape[:-2])
+        self.cross, self.of_q, self.of_k = (
+            np.broadcast_to(a @ np.swapaxes(b, -1, -2), (*runs, a.shape[-2], b.shape[-2]))
+            for a, b in ((w_q, w_k), (w_q, w_q), (w_k, w_k))
+        )
+
+    def norms(self, by_cross: Floats) -> tuple[Floats, Floats]:
+        """|G W_k|² = ⟨G, G W_k W_kᵀ⟩, and so for W_q."""
+        return gradient_norms(by_cross, self.of_q, self.of_k)
+
+    def step(self, by_cross: Floats) -> None:
+        """The products of W_q - rate G W_k and W_k - rate Gᵀ W_q, written out."""
+        g, g_t = by_cross, np.swapaxes(by_cross, -1, -2)
+        m, m_t, rate = self.cross, np.swapaxes(self.cross, -1, -2), self.rate
+        left, right = self.of_q @ g, g @ self.of_k
+        q, k = g @ m_t, g_t @ m
+        self.cross = m - rate * (left + right) + rate**2 * (q @ g)
+        self.of_q = self.of_q - rate * (q + np.swapaxes(q, -1, -2)) + rate**2 * (right @ g_t)
+        self.of_k = self.of_k - rate * (k + np.swapaxes(k, -1, -2)) + rate**2 * (g_t @ left)
+
+
+class Adam:
+    """Adam on every entry of both projections.
+
+    It is no function of products of the projections, so they are kept whole. `rate` is
+    [..., 1, 1].
+    """
+
+    def __init__(
+        self, w_q: Floats, w_k: Floats, *, rate: Floats, epsilon: float = adam.EPSILON
+    ) -> None:
+        runs = np.broadcast_shapes(rate.shape[:-2], w_q.shape[:-2])
+        self.rate = rate
+        # In C order, because a broadcast array's own order would put the runs last.
+        self.w_q, self.w_k = (
+            np.array(np.broadcast_to(w, (*runs, *w.shape[-2:])), order="C") for w in (w_q, w_k)
+        )
+        self._moments = [adam.Adam(w, epsilon=epsilon) for w in (self.w_q, self.w_k)]
+        self._gradients = np.empty_like(self.w_q), np.empty_like(self.w_k)
+        self._scratch = np.empty_like(self.w_q)
+
+    @property
+    def cross(self) -> Floats:
+        """W_q W_kᵀ."""
+        product: Floats = self.w_q @ np.swapaxes(self.w_k, -1, -2)
+        return product
+
+    def norms(self, by_cross: Floats) -> tuple[Floats, Floats]:
+        """The norms of the gradients, entry by entry."""
+        by_q, by_k = (np.sqrt(_total(np.square(g))) for g in self._by_w(by_cross))
+        return by_q, by_k
+
+    def step(self, by_cross: Floats) -> None:
+        """The two moments, and the step by their ratio."""
+        gradients = self._by_w(by_cross)
+        # One projection after the other: the arrays of one fit a cache where those of two do not.
+        for moments, w, g in zip(self._moments, (self.w_q, self.w_k), gradients, strict=True):
+            moments.step(w, g, self._scratch, rate=self.rate)
+
+    def _by_w(self, by_cross: Floats) -> tuple[Floats, Floats]:
+        by_q, by_k = self._gradients
+        np.matmul(by_cross, self.w_k, out=by_q)
+        np.matmul(np.swapaxes(by_cross, -1, -2), self.w_q, out=by_k)
+        return by_q, by_k
+
+
+def gradient_norms(by_cross: Floats, of_q: Floats, of_k: Floats) -> tuple[Floats, Floats]:
+    """Norms of the gradients with respect to W_q and W_k, by W_q W_qᵀ and W_k W_kᵀ."""
+    # A square of a norm may come out a rounding below 0.
+    by_q, by_k = _total(by_cross * (by_cross @ of_k)), _total(by_cross * (of_q @ by_cross))
+    return np.sqrt(np.maximum(by_q, 0.0)), np.sqrt(np.maximum(by_k, 0.0))
+
+
+def _total(matrices: Floats) -> Floats:
+    """Sum over the last two axes."""
+    # As one axis: over two NumPy adds in an order that depends on the axes before them.
+    total: Floats = np.sum(matrices.reshape(*matrices.shape[:-2], -1), axis=-1)
+    return total
+
+
+def signal_to_noise(by_cross: Floats, w_q: Floats, w_k: Floats) -> float:
+    """Signal-to-noise ratio of a batch's gradient with respect to both projections.
+
+    The norm of the expected gradient over the root mean square of a batch's deviation from it, by
+    the gradients of many batches with respect to the cross matrix [n, d_model, d_model].
+    The square of the expected gradient is estimated without bias from products of different
+    batches; where that comes out negative the signal is lost in the noise and the ratio is 0.
+    """
+    of_q, of_k = w_q @ w_q.T, w_k @ w_k.T
+    n = len(by_cross)
+    by_q, by_k = gradient_norms(by_cross, of_q, of_k)
+    squares = float(np.sum(by_q**2 + by_k**2))
+    total_q, total_k = gradient_norms(np.sum(by_cross, axis=0), of_q, of_k)
+    signal = (float(total_q**2 + total_k**2) - squares) / (n * (n - 1))
+    noise = squares / n - signal
+    return math.sqrt(max(signal, 0.0) / noise) if noise > 0 else math.nan
+
+
+# Training
+
+
+class Point(NamedTuple):
+    """What several runs [n_runs] measure after `step` steps.
+
+    Loss, accuracy, entropy and largest weight are means over the held-out queries; gradient norms
+    are those of the batch that the next step takes. All are NaN where a run has diverged: some
+    held-out score, before the scale, is not finite. All but accuracy are NaN also where they need
+    a number beyond the largest float. `steps_to_level` is the first step at which accuracy reached
+    the level, up to this one, and NaN before.
+    """
+
+    step: int
+    loss: Floats
+    accuracy: Floats
+    entropy_nats: Floats
+    max_weight: Floats
+    grad_w_q_norm: Floats
+    grad_w_k_norm: Floats
+    steps_to_level: Floats
+    diverged: Floats
+
+
+def train(
+    optimizer: Optimizer,
+    batches: Batch,
+    held_out: Batch,
+    *,
+    scale: Floats,
+    loss: Loss,
+    logged: Sequence[int],
+    level: float,
+) -> list[Point]:
+    """Train runs side by side, a step for each batch along the first axis but the last one.
+
+    The runs are the leading axis of the optimizer's arrays and of `scale` [n_runs, 1, 1]. Held-out
+    accuracy is taken at every step, the rest at the logged ones.
+    """
+    wanted, reached = frozenset(logged), np.full(len(scale), np.nan)
+    points = []
+    for step in range(len(batches.targets)):
+        batch, cross = batches.at(step), optimizer.cross
+        found = scores(held_out, cross[:, np.newaxis])
+        finite: NDArray[np.bool_] = np.all(np.isfinite(found), axis=(-3, -2, -1))
+        # A scale is above 0, so it moves no largest score.
+        hits = np.equal(np.argmax(found, axis=-1), held_out.targets)
+        accuracy = np.where(finite, np.mean(hits, axis=(-2, -1)), np.nan)
+        reached = np.where(np.isnan(reached) & (accuracy >= level), step, reached)
+        by_cross = loss_by_cross(batch, cross, scale=scale, loss=loss)
+        if step in wanted:
+            logits = scale[:, np.newaxis] * found
+            # A scale above 1 may make finite scores infinite.
+            scaled = np.all(np.isfinite(logits), axis=(-3, -2, -1))
+            rows = row_metrics(np.where(np.isfinite(logits), logits, 0.0))
+            by_q, by_k = optimizer.norms(by_cross)
+
+            def known(measured: Floats, scaled: NDArray[np.bool_] = scaled) -> Floats:
+                return np.where(scaled & np.isfinite(measured), measured, np.nan)
+
+            points.append(
+                Point(
+                    step,
+                    known(np.mean(loss_of(logits, held_out, loss), axis=-1)),
+                    accuracy,
+                    known(_total(rows.entropy_nats) / held_out.targets.size),
+                    known(_total(rows.max_weight) / held_out.targets.size),
+                    known(by_q),
+                    known(by_k),
+                    reached,
+                    np.where(finite, 0.0, 1.0),
+                )
+            )
+        optimizer.step(by_cross)
+    return points

@@ -1,0 +1,379 @@
+"""Training a content lookup against d_k: does scaling help, and when does it not.
+
+Noisy queries look for their item among n_k, through one attention head whose projections W_q and
+W_k are trained. A slab is one combination of sizes, optimizer and loss; its cells are seeds ×
+learning rates × scale rules, and a cell gives a row for each logged step. All of a seed see the
+same libraries and queries, and all of a d_k begin with the same projections.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sqrtdk import schema
+from sqrtdk.core import scale_rules
+from sqrtdk.core.attention import Floats
+from sqrtdk.experiments.cells import Cell, main, shared
+from sqrtdk.experiments.training import lookup
+from sqrtdk.experiments.training.lookup import Adam, Batch, Loss, Optimizer, Sgd
+from sqrtdk.schema import Column, Key
+from sqrtdk.storage.tables import Row
+
+LEVEL = 0.9
+"""The retrieval accuracy that `steps_to_90` counts the steps to."""
+
+HELD_OUT = 256
+"""Held-out queries, at least: whole libraries are asked for each of their items once."""
+
+PROBES = 1024
+"""Batches that the signal-to-noise ratio at initialisation is estimated from."""
+
+ENTRIES = 2**17
+"""Entries of W_q and W_k of the runs that Adam moves side by side, so that they fit a cache."""
+
+SCORES = 2**18
+"""Entries of an array of the runs that are trained side by side, so that the memory they take does
+not grow with the grid. With more, or with a quarter, they are slower."""
+
+BATCH_SIZE = Key(
+    "batch_size",
+    "whole",
+    "Queries in the batch of one step; they share its library.",
+    "queries",
+    maximum=10**6,
+)
+D_MODEL = Key(
+    "d_model",
+    "whole",
+    "Dimension of the items that queries and keys are projections of.",
+    "dimensions",
+    axis=False,
+    maximum=10**5,
+)
+NOISE_SD = Key(
+    "noise_sd",
+    "number",
+    "Standard deviation of the noise on each entry of a query; items have mean square 1.",
+    axis=False,
+)
+STEPS = Key("steps", "whole", "Steps that are trained.", "steps", axis=False, maximum=10**6)
+OPTIMIZER = Key(
+    "optimizer",
+    "choice",
+    "Optimizer: gradient descent on fresh batches, or Adam with its usual constants.",
+    choices=("sgd", "adam"),
+)
+LOSS = Key(
+    "loss",
+    "choice",
+    "What the loss looks at. values: the output, half its squared distance to the value of the "
+    "item that is looked for. weights: the attention weights directly, by cross-entropy.",
+    choices=lookup.LOSSES,
+)
+LEARNING_RATE = Key("learning_rate", "number", "Learning rate of the optimizer.")
+
+KEYS: tuple[Key, ...] = (
+    schema.D_K,
+    schema.N_K,
+    BATCH_SIZE,
+    D_MODEL,
+    schema.D_V,
+    NOISE_SD,
+    STEPS,
+    OPTIMIZER,
+    LOSS,
+    LEARNING_RATE,
+    schema.SCALING,
+    schema.SEED,
+)
+
+WITHIN: tuple[str, ...] = ("learning_rate",)
+FACTORS_ONLY = True
+HAS_THEORY = False
+ROW = "One row per logged step of a cell."
+
+_DIVERGED = "Empty where the run has diverged"
+_OVERFLOW = f"{_DIVERGED}, and where it needs a number beyond the largest float."
+
+COLUMNS: tuple[Column, ...] = (
+    *(
+        schema.axis_column(key)
+        for key in (
+            schema.D_K,
+            schema.N_K,
+            BATCH_SIZE,
+            OPTIMIZER,
+            LOSS,
+            schema.SCALING,
+            LEARNING_RATE,
+            schema.SEED,
+        )
+    ),
+    Column("step", "Steps that were taken; 0 is initialisation.", "steps", read=int, axis=True),
+    Column(
+        "held_out_loss",
+        f"Loss, mean over held-out queries. {_OVERFLOW}",
+        optional=True,
+    ),
+    Column(
+        "accuracy",
+        "Share of held-out queries whose largest weight is on the item that is looked for. "
+        f"{_DIVERGED}.",
+        "share",
+        counted=(HELD_OUT,),
+        optional=True,
+    ),
+    Column(
+        "entropy_nats",
+        f"Entropy of the attention weights, mean over held-out queries. {_OVERFLOW}",
+        "nats",
+        optional=True,
+    ),
+    Column(
+        "max_weight",
+        f"Largest weight of a query, mean over held-out queries. {_OVERFLOW}",
+        optional=True,
+    ),
+    Column(
+        "grad_w_q_norm",
+        f"Norm of the gradient of the next batch with respect to W_q. {_OVERFLOW}",
+        optional=True,
+    ),
+    Column(
+        "grad_w_k_norm",
+        f"Norm of the gradient of the next batch with respect to W_k. {_OVERFLOW}",
+        optional=True,
+    ),
+    Column(
+        "grad_snr",
+        "Signal-to-noise ratio of the gradient of one batch with respect to W_q and W_k: norm of "
+        "its expectation over the root mean square of its deviation from it, estimated from "
+        f"{PROBES} batches. Empty after step 0, and where every gradient is the same.",
+        optional=True,
+    ),
+    Column(
+        "steps_to_90",
+        f"First step, up to this one, at which accuracy was at least {LEVEL}; looked for at every "
+        "step. Empty before it. Its mean in summary.csv is over the seeds that got there alone; "
+        "rates.csv counts the others.",
+        "steps",
+        optional=True,
+    ),
+    Column(
+        "diverged", "1 where held-out scores, before the scale, are not finite numbers, else 0."
+    ),
+)
+
+
+def memory(slab: dict[str, Any]) -> int:
+    """Bytes that one seed's runs take at their peak, by the sizes of their arrays."""
+    n_k, n_q, d_model, d_v = (slab[name] for name in ("n_k", "batch_size", "d_model", "d_v"))
+    batch = n_k * (d_model + d_v) + n_q * (d_model + 1)
+    asked = _libraries(n_k) * n_k
+    runs = len(slab.get("learning_rate", [1])) * len(slab.get("scaling", [1]))
+    # One at least, however large; not in whole runs, so that no larger size needs less.
+    together = min(float(runs), max(1.0, SCORES / _widest(slab)))
+    # Arrays of scores while rows are logged, of products of queries, of cross matrices and alike.
+    run = 7 * asked * n_k + 2 * asked * d_model + 12 * d_model**2 + n_q * (5 * n_k + d_model)
+    # Adam's arrays of two projections: themselves, two moments, gradients and scratch. Whether it
+    # is the optimizer is not asked, because a run has both.
+    projections = 2 * slab["d_k"] * d_model
+    training = together * run + 5 * min(together * projections, max(ENTRIES, projections))
+    probing = PROBES * (4 * n_q * n_k + n_q * d_model + 2 * d_model**2)
+    # Batches are there twice while they are made.
+    held = slab["steps"] * batch + asked * (2 * d_model + d_v)
+    work = max(slab["steps"] * batch, PROBES * batch + max(PROBES * batch, probing, training))
+    return int(8 * (held + work))
+
+
+def _libraries(n_k: int) -> int:
+    """Held-out libraries."""
+    return math.ceil(HELD_OUT / n_k)
+
+
+def _widest(slab: dict[str, Any]) -> int:
+    """Entries of the largest array that one run needs, but for its projections."""
+    n_k, d_model = slab["n_k"], slab["d_model"]
+    asked = max(_libraries(n_k) * n_k, slab["batch_size"])
+    return int(max(asked * max(n_k, d_model), d_model**2))
+
+
+def _side_by_side(slab: dict[str, Any]) -> int:
+    """How many runs are trained together at most."""
+    most = SCORES // _widest(slab)
+    if slab["optimizer"] == "adam":
+        most = min(most, ENTRIES // (2 * slab["d_k"] * slab["d_model"]))
+    return max(1, most)
+
+
+def seconds(slab: dict[str, Any]) -> float:
+    """About how long one seed of a slab takes on one core."""
+    runs = len(slab["learning_rate"]) * len(slab["scaling"])
+    entries = 2 * slab["d_k"] * slab["d_model"] if slab["optimizer"] == "adam" else 0
+    return float(0.1 + runs * slab["steps"] * (1.5e-5 + 4e-9 * entries))
+
+
+def logged(steps: int) -> list[int]:
+    """The steps that have a row: the first, the powers of two from 8 on, and the last.
+
+    >>> logged(40)
+    [0, 8, 16, 32, 40]
+    """
+    powers = (2**i for i in range(3, steps.bit_length()))
+    return sorted({0, *powers, steps})
+
+
+def cells(slab: dict[str, Any]) -> Iterator[Cell]:
+    """The cells of one slab; those of a seed are trained together when the first is asked for."""
+    factors = {}
+    for scaling, rule in slab["scaling"].items():
+        factor = scale_rules.factor(rule, d_k=slab["d_k"], n_k=slab["n_k"])
+        if factor is None:
+            raise ValueError(f"{scaling} is not one factor of d_k and n_k")
+        factors[scaling] = factor
+    sizes = {name: slab[name] for name in ("d_k", "n_k", "batch_size", "optimizer", "loss")}
+    names = [(rate, scaling) for rate in slab["learning_rate"] for scaling in factors]
+    arms = [(rate, factors[scaling]) for rate, scaling in names]
+    for seed in range(*slab["seeds"]):
+        found = shared(partial(measure, slab, seed), arms)
+        for place, (rate, scaling) in enumerate(names):
+            axes = {"scaling": scaling, "learning_rate": rate, "seed": seed}
+            yield sizes | axes, partial(found, place)
+
+
+def measure(
+    slab: dict[str, Any], seed: int, arms: Sequence[tuple[float, float]]
+) -> list[list[Row]]:
+    """The rows of several runs of one seed, each with its learning rate and its scale."""
+    rates, factors = zip(*arms, strict=True)
+    loss: Loss = slab["loss"]
+    batches, held_out = draw(slab, seed)
+    probes = draw_batches(slab, seed, "probe_", PROBES)
+    w_q, w_k = projections(slab, seed)
+    snr = {factor: _snr(probes, w_q, w_k, factor, loss) for factor in set(factors)}
+    together = _side_by_side(slab)
+    rows: list[list[Row]] = []
+    for start in range(0, len(rates), together):
+        part = slice(start, start + together)
+        with np.errstate(over="ignore", invalid="ignore"):
+            points = lookup.train(
+                optimizer(slab, w_q, w_k, _runs(rates[part])),
+                batches,
+                held_out,
+                scale=_runs(factors[part]),
+                loss=loss,
+                logged=logged(slab["steps"]),
+                level=LEVEL,
+            )
+        for place, factor in enumerate(factors[part]):
+            rows.append([_row(point, place, snr[factor]) for point in points])
+    return rows
+
+
+def _row(point: lookup.Point, place: int, snr: float) -> Row:
+    return {
+        "step": point.step,
+        "held_out_loss": float(point.loss[place]),
+        "accuracy": float(point.accuracy[place]),
+        "entropy_nats": float(point.entropy_nats[place]),
+        "max_weight": float(point.max_weight[place]),
+        "grad_w_q_norm": float(point.grad_w_q_norm[place]),
+        "grad_w_k_norm": float(point.grad_w_k_norm[place]),
+        "grad_snr": snr if point.step == 0 else math.nan,
+        "steps_to_90": float(point.steps_to_level[place]),
+        "diverged": float(point.diverged[place]),
+    }
+
+
+def _runs(values: Sequence[float]) -> Floats:
+    return np.array(values, dtype=np.float64)[:, np.newaxis, np.newaxis]
+
+
+def _snr(probes: Batch, w_q: Floats, w_k: Floats, factor: float, loss: Loss) -> float:
+    by_cross = lookup.loss_by_cross(probes, w_q @ w_k.T, scale=_runs([factor]), loss=loss)
+    return lookup.signal_to_noise(by_cross, w_q, w_k)
+
+
+def optimizer(slab: dict[str, Any], w_q: Floats, w_k: Floats, rate: Floats) -> Optimizer:
+    """The slab's optimizer for the same projections and several rates [n_runs, 1, 1]."""
+    if slab["optimizer"] == "adam":
+        return Adam(w_q, w_k, rate=rate)
+    return Sgd(w_q, w_k, rate=rate)
+
+
+# What is drawn
+
+# The position of a name is part of its key: append, never reorder.
+_ARRAYS = (
+    *("items", "values", "noise", "targets"),
+    *("held_out_items", "held_out_values", "held_out_noise"),
+    *("probe_items", "probe_values", "probe_noise", "probe_targets"),
+    *("w_q", "w_k"),
+)
+
+
+def stream(array: str, *, seed: int, sizes: Sequence[int]) -> np.random.Generator:
+    """The random stream of one array, keyed by what it is for: its sizes and the seed.
+
+    The first 1 sets the keys apart from those of `inputs.stream`.
+    """
+    key = (1, seed, _ARRAYS.index(array), *sizes)
+    return np.random.Generator(np.random.Philox(np.random.SeedSequence(1, spawn_key=key)))
+
+
+def draw(slab: dict[str, Any], seed: int) -> tuple[Batch, Batch]:
+    """The batches of all steps and one more, whose gradient is logged last; the held-out libraries.
+
+    They do not depend on d_k, nor those of a step on how many steps follow.
+    """
+    n_k = slab["n_k"]
+    libraries = _libraries(n_k)
+    held_out = _draw(slab, seed, "held_out_", libraries, np.tile(np.arange(n_k), (libraries, 1)))
+    return draw_batches(slab, seed, "", slab["steps"] + 1), held_out
+
+
+def draw_batches(slab: dict[str, Any], seed: int, prefix: str, count: int) -> Batch:
+    """So many batches with targets at random, by the streams of this prefix."""
+    targets = stream(f"{prefix}targets", seed=seed, sizes=_sizes(slab))
+    return _draw(
+        slab, seed, prefix, count, targets.integers(0, slab["n_k"], (count, slab["batch_size"]))
+    )
+
+
+def _draw(
+    slab: dict[str, Any], seed: int, prefix: str, count: int, targets: NDArray[np.intp]
+) -> Batch:
+    def normal(array: str, rows: int, width: int) -> Floats:
+        found = stream(f"{prefix}{array}", seed=seed, sizes=_sizes(slab))
+        return found.standard_normal((count, rows, width))
+
+    return lookup.make_batch(
+        normal("items", slab["n_k"], slab["d_model"]),
+        normal("values", slab["n_k"], slab["d_v"]),
+        normal("noise", targets.shape[-1], slab["d_model"]),
+        targets,
+        noise_sd=slab["noise_sd"],
+    )
+
+
+def _sizes(slab: dict[str, Any]) -> tuple[int, ...]:
+    return slab["n_k"], slab["batch_size"], slab["d_model"], slab["d_v"]
+
+
+def projections(slab: dict[str, Any], seed: int) -> tuple[Floats, Floats]:
+    """Initial W_q and W_k [d_model, d_k], entries N(0, 1/d_model): q and k have mean square 1."""
+    shape = (slab["d_model"], slab["d_k"])
+    unit = slab["d_model"] ** -0.5
+    w_q, w_k = (
+        unit * stream(name, seed=seed, sizes=shape).standard_normal(shape)
+        for name in ("w_q", "w_k")
+    )
+    return w_q, w_k
+
+
+if __name__ == "__main__":
+    main(cells, KEYS, COLUMNS)

@@ -1,0 +1,344 @@
+"""Make rates.csv: how fast each arm of `training` learns at every learning rate, and at its best.
+
+A run that did not reach 90 % counts as infinitely slow, in the median and in its interval, and is
+never left out of an average. So a number of the table may be inf: more than the steps trained.
+
+The best rate looks faster than it is on the seeds that chose it, and the more so the more rates
+are about as good. So what is compared between arms is cross-fitted: the seeds are split into two
+halves, each half chooses a rate, and each seed is reported at the rate that the other half chose.
+
+A ratio of two runs is not always known: of a run that did not get there only a bound is known, by
+the steps trained, and another one for each seed. A ratio of 40 may well be above one that is only
+known to be at least 30. So the ratios have a lower and an upper bound each, and their median too.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from sqrtdk import schema
+from sqrtdk.experiments.training import measure as training
+from sqrtdk.schema import Column
+from sqrtdk.stats.intervals import interval, median_interval
+from sqrtdk.stats.series import scaled_arm
+from sqrtdk.storage import tables
+
+TASK = (schema.D_K, schema.N_K, training.BATCH_SIZE, training.OPTIMIZER, training.LOSS)
+"""What the arms of one comparison have in common."""
+
+COLUMNS = (
+    *(schema.axis_column(key) for key in (*TASK, schema.SCALING, training.LEARNING_RATE)),
+    Column("n_seeds", "Number of seeds.", "seeds", read=int),
+    Column("reached", "Of them, those that reached 90 % accuracy.", "seeds", read=int),
+    Column("diverged", "Of them, those that diverged.", "seeds", read=int),
+    Column("steps", "Steps trained, so that inf below means more than these.", "steps", read=int),
+    Column(
+        "steps_to_90",
+        "Median over seeds of the steps to 90 %; inf where more than `steps`.",
+        "steps",
+    ),
+    Column(
+        "ci_low",
+        "Lower end of its 95 % interval, by order statistics. Empty below six seeds.",
+        "steps",
+        optional=True,
+    ),
+    Column("ci_high", "Upper end, or inf. Empty below six seeds.", "steps", optional=True),
+    Column(
+        "final_accuracy",
+        "Accuracy after the last step, mean over seeds; 0 for a run that diverged.",
+        "share",
+    ),
+    Column(
+        "best",
+        "1 for the arm's best learning rate, else 0: the lowest median; among equal ones the most "
+        "seeds that reached it, then the highest final accuracy, then the lowest rate.",
+        read=int,
+    ),
+    Column(
+        "edge",
+        "Of a best rate: lowest or highest where it, or a rate of the next five columns, is at "
+        "that end of the grid, so that a better one may lie beyond; only where the grid has no "
+        "other. Empty elsewhere.",
+        read=str,
+        optional=True,
+    ),
+    Column(
+        "rate_first",
+        "Of a best rate: the rate at which the first, third, ... seeds are reported in the columns "
+        "after the next, which is the one that is best for the other seeds. Empty elsewhere.",
+        optional=True,
+    ),
+    Column("rate_second", "The rate at which the other seeds are reported.", optional=True),
+    Column(
+        "crossfit_steps",
+        "Of a best rate: median over seeds of the steps to 90 %, each seed at the rate that the "
+        "other half of the seeds chose; inf where more than `steps`. A single seed is reported at "
+        "its own best rate.",
+        "steps",
+        optional=True,
+    ),
+    Column(
+        "crossfit_low",
+        "Lower end of its 95 % interval, by order statistics. Empty below six seeds.",
+        "steps",
+        optional=True,
+    ),
+    Column("crossfit_high", "Upper end, or inf. Empty below six seeds.", "steps", optional=True),
+    Column(
+        "ratio_least",
+        "Of a best rate: steps to 90 % over those of the arm that divides by √d_k, seed by seed, "
+        "each arm at the rate that the other half of the seeds chose; the least that their median "
+        "can be. It is the median itself where ratio_most is the same; it is less where runs that "
+        "did not get there, and took more than `steps`, leave it open. Empty where the run has no "
+        "such arm.",
+        optional=True,
+    ),
+    Column("ratio_most", "The most that their median can be, or inf.", optional=True),
+    Column(
+        "ratio_low",
+        "Lower end of the median's 95 % interval, by order statistics of the least that each "
+        "seed's ratio can be. Empty below six seeds.",
+        optional=True,
+    ),
+    Column(
+        "ratio_high",
+        "Upper end, by the most that each can be, or inf. Empty below six seeds.",
+        optional=True,
+    ),
+    Column(
+        "window",
+        "Of a best rate: width of the window of learning rates at which a run ends, after "
+        "`steps`, at 90 % or more; mean over seeds. A rate of the grid stands for the decades from "
+        "half way to the one below it to half way to the one above it.",
+        "decades",
+        optional=True,
+    ),
+    Column("window_low", "Lower end of its 95 % interval.", "decades", optional=True),
+    Column("window_high", "Upper end of its 95 % interval.", "decades", optional=True),
+    Column(
+        "window_edge",
+        "Of a best rate: 1 where some run ended at 90 % or more at the lowest or the highest "
+        "rate of the grid, so that the window may be wider than it shows, else 0. Empty elsewhere.",
+        optional=True,
+    ),
+    Column(
+        "window_gap",
+        "Of a best rate: by how much the window of the arm that divides by √d_k is wider, mean "
+        "over seeds. Empty where the run has no such arm.",
+        "decades",
+        optional=True,
+    ),
+    Column("gap_low", "Lower end of its 95 % interval.", "decades", optional=True),
+    Column("gap_high", "Upper end of its 95 % interval.", "decades", optional=True),
+)
+
+Seeds = pd.Series
+"""Steps to 90 % by seed, infinite where not reached."""
+
+
+class Runs(NamedTuple):
+    """What the runs of one arm did, with a row for each seed and a column for each learning rate.
+
+    `steps` [n_seeds, n_rates] are those to 90 %, infinite where not reached; `accuracy` and
+    `diverged` are of the last step.
+    """
+
+    seeds: list[int]
+    rates: list[float]
+    steps: np.ndarray
+    accuracy: np.ndarray
+    diverged: np.ndarray
+
+    def at(self, places: Sequence[int]) -> "Runs":
+        """Return the runs of some seeds, by their places."""
+        arrays = (array[list(places)] for array in self[2:])
+        return Runs([self.seeds[place] for place in places], self.rates, *arrays)
+
+
+def runs_of(cells: pd.DataFrame) -> Runs:
+    """Return the runs of one arm, by the rows after their last step."""
+
+    def matrix(name: str, empty: float) -> np.ndarray:
+        table = cells.pivot_table(
+            index="seed", columns="learning_rate", values=name, dropna=False, sort=True
+        )
+        return table.to_numpy(dtype=float, na_value=empty)
+
+    seeds, rates = (sorted(set(cells[name])) for name in ("seed", "learning_rate"))
+    return Runs(
+        seeds, rates, matrix("steps_to_90", np.inf), matrix("accuracy", 0.0),
+        matrix("diverged", 0.0),
+    )  # fmt: skip
+
+
+class Arm(NamedTuple):
+    """One arm of a comparison, by seed.
+
+    `steps` are those to 90 %, each seed at the rate that the other half of the seeds chose; `rates`
+    are the two rates, of the first half and of the second. `windows` are the decades of learning
+    rates at which the seed ends above 90 %, and `open` is whether some reach an end of the grid.
+    """
+
+    steps: Seeds
+    rates: tuple[float, float]
+    windows: Seeds
+    open: bool
+
+
+def rows(settings: Mapping[str, Any], runs: pd.DataFrame) -> Iterator[tables.Row]:
+    """Yield the rows of rates.csv for a run's runs.csv, in the order of the axes."""
+    task, budget = [key.name for key in TASK], int(settings["steps"])
+    for at, frame in runs[runs["step"] == budget].groupby(task, sort=True):
+        found = {str(name): runs_of(part) for name, part in frame.groupby("scaling", sort=True)}
+        common = dict(zip(task, at, strict=True))
+        for row in rows_of(found, settings):
+            yield {column.name: (common | row).get(column.name, np.nan) for column in COLUMNS}
+
+
+def rows_of(found: Mapping[str, Runs], settings: Mapping[str, Any]) -> Iterator[tables.Row]:
+    """Yield the rows of one comparison, without what its arms have in common."""
+    grid, budget = settings["learning_rate"], int(settings["steps"])
+    arms = {name: arm_of(one, grid) for name, one in found.items()}
+    scaled = arms.get(scaled_arm(settings["scaling"]) or "")
+    for name, one in found.items():
+        best = choose(one)
+        for place, rate in enumerate(one.rates):
+            row: tables.Row = {
+                "scaling": name,
+                "learning_rate": rate,
+                **_measured(one, place),
+                "steps": budget,
+                "best": int(place == best),
+                "edge": "",
+            }
+            if row["best"]:
+                row["edge"] = edge((rate, *arms[name].rates), grid)
+                row |= _reported(arms[name], scaled, budget)
+            yield row
+
+
+def arm_of(runs: Runs, grid: Sequence[float]) -> Arm:
+    """Return an arm of a comparison."""
+    places = crossfit(runs)
+    works = runs.accuracy >= training.LEVEL
+    widths = dict(zip(sorted(set(grid)), _decades(grid), strict=True))
+    windows = works @ np.array([widths[rate] for rate in runs.rates])
+    ends = [place for place, rate in enumerate(runs.rates) if rate in (min(grid), max(grid))]
+    return Arm(
+        pd.Series(runs.steps[np.arange(len(places)), places], runs.seeds),
+        (runs.rates[places[0]], runs.rates[places[min(1, len(places) - 1)]]),
+        pd.Series(windows, runs.seeds),
+        bool(works[:, ends].any()),
+    )
+
+
+def crossfit(runs: Runs) -> np.ndarray:
+    """Return, for each seed, the place of the rate that the other half of the seeds chose.
+
+    The halves are every other seed. A single seed chooses its own rate.
+    """
+    seeds = range(len(runs.seeds))
+    first, second = seeds[::2], seeds[1::2]
+    places = np.empty(len(seeds), dtype=int)
+    for own, other in ((first, second), (second, first)):
+        places[list(own)] = choose(runs.at(other or own))
+    return places
+
+
+def choose(runs: Runs) -> int:
+    """Return the place of the learning rate that is best for these seeds: see column `best`."""
+
+    def rank(place: int) -> tuple[float, int, float]:
+        steps = runs.steps[:, place]
+        return median(steps), -int(np.isfinite(steps).sum()), -float(runs.accuracy[:, place].mean())
+
+    return min(range(len(runs.rates)), key=rank)
+
+
+def edge(chosen: Sequence[float], grid: Sequence[float]) -> str:
+    """Return which end of the grid one of the rates is at; empty where none is."""
+    lowest, highest = (end in chosen for end in (min(grid), max(grid)))
+    if len(set(grid)) == 1:
+        return "only"
+    return "lowest" if lowest else "highest" if highest else ""
+
+
+def _decades(grid: Sequence[float]) -> list[float]:
+    """Return the decades that each rate of the grid stands for, in rising order.
+
+    >>> [round(width, 3) for width in _decades([0.01, 0.1, 10.0])]
+    [0.5, 1.5, 1.0]
+    """
+    logs = np.log10(sorted(set(grid)))
+    borders = np.concatenate([logs[:1], (logs[1:] + logs[:-1]) / 2, logs[-1:]])
+    return [float(width) for width in np.diff(borders)]
+
+
+def _measured(runs: Runs, place: int) -> tables.Row:
+    """Return what the seeds of one arm did at one rate."""
+    steps = runs.steps[:, place]
+    low, high = median_interval(steps)
+    return {
+        "n_seeds": len(steps),
+        "reached": int(np.isfinite(steps).sum()),
+        "diverged": int(runs.diverged[:, place].sum()),
+        "steps_to_90": median(steps),
+        "ci_low": low,
+        "ci_high": high,
+        "final_accuracy": float(runs.accuracy[:, place].mean()),
+    }
+
+
+def _reported(arm: Arm, scaled: Arm | None, budget: int) -> tables.Row:
+    """Return the cross-fitted columns, against the arm that divides by √d_k."""
+    low, high = median_interval(arm.steps.to_numpy(dtype=float))
+    row = {
+        "rate_first": arm.rates[0],
+        "rate_second": arm.rates[1],
+        "crossfit_steps": median(arm.steps.to_numpy(dtype=float)),
+        "crossfit_low": low,
+        "crossfit_high": high,
+        **_mean("window", "window", arm.windows),
+        "window_edge": float(arm.open),
+    }
+    if scaled is None:
+        return row
+    gap = (scaled.windows - arm.windows).dropna()
+    return row | compare(arm.steps, scaled.steps, budget) | _mean("window_gap", "gap", gap)
+
+
+def _mean(name: str, ends: str, seeds: Seeds) -> tables.Row:
+    values = seeds.to_numpy(dtype=float)
+    low, high = interval(values)
+    return {name: float(np.mean(values)), f"{ends}_low": low, f"{ends}_high": high}
+
+
+def compare(seeds: Seeds, scaled: Seeds, budget: int) -> tables.Row:
+    """Return bounds of the median ratio of two arms' steps, paired by seed, and of its interval.
+
+    `budget` is the steps trained: what an infinite entry is known to be above.
+    """
+    pair = pd.concat([seeds, scaled], axis=1, join="inner").to_numpy(dtype=float)
+    least, most = np.minimum(pair, budget), pair
+    with np.errstate(divide="ignore", invalid="ignore"):
+        lows, highs = least[:, 0] / most[:, 1], most[:, 0] / least[:, 1]
+    # 0/0: both were there at once, and it may be anything.
+    lows = np.where(np.isnan(lows), 0.0, lows)
+    highs = np.where(np.isnan(highs), np.inf, highs)
+    return {
+        "ratio_least": median(lows),
+        "ratio_most": median(highs),
+        "ratio_low": median_interval(lows)[0],
+        "ratio_high": median_interval(highs)[1],
+    }
+
+
+def median(values: np.ndarray) -> float:
+    """Return the median of values that may be infinite."""
+    # Not np.median, which makes NaN of two infinities.
+    ordered, half = np.sort(values), len(values) // 2
+    middle = ordered[[half if len(values) % 2 else half - 1, half]]
+    return float(middle[0] if middle[0] == middle[1] else middle.mean())

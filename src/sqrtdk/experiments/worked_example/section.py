@@ -1,0 +1,131 @@
+"""The worked example as the page shows it: its tables, and the numbers that its sentences name.
+
+Everything is read from the example's table of entries.
+"""
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from sqrtdk.claims.readings import ONE_HOT
+from sqrtdk.experiments.worked_example import matrices
+from sqrtdk.experiments.worked_example.matrices import Entry, Matrices, Matrix
+from sqrtdk.stats.wording import NBSP
+
+
+class Table(NamedTuple):
+    """A matrix of the page: the names of its columns, and its rows of entries with their names."""
+
+    columns: list[str]
+    rows: list[tuple[str, list[Entry]]]
+
+
+class Change(NamedTuple):
+    """A number of each row without scaling and with it: the means, and the ends of the change."""
+
+    off: str
+    on: str
+    least: str
+    most: str
+
+
+class Example:
+    """The example of one table (its rows as text), by whose numbers the template speaks."""
+
+    def __init__(self, rows: list[dict[str, str]]) -> None:
+        self.found: Matrices = matrices.read(rows)
+        seeds = sorted({int(row["seed"]) for row in rows})
+        self.seed = seeds[0]
+        self.further = len(seeds) - 1
+        keys = self.found["weights", "on"].columns
+        self.n_k, self.d_k = len(keys), len(self.found["k", "on"].columns)
+        self.root = f"{self.found['sqrt_d_k', 'on'].largest:g}"
+        self.highest_entropy = matrices.number(math.log(self.n_k))
+
+    def table(self, array: str, arm: str = "on") -> Table:
+        """One matrix. Tints are the same in both arms."""
+        shown = self.found[array, arm]
+        largest = max(self.found[array, one].largest for one in ("off", "on"))
+        if array == "weight_rows":
+            # Sums, weights and nats have no common scale.
+            largest = math.inf
+        return Table(
+            shown.columns,
+            [
+                (name, [matrices.entry(value, largest) for value in values])
+                for name, values in zip(shown.rows, shown.entries, strict=True)
+            ],
+        )
+
+    def at(self, array: str, row: int, column: int, arm: str = "on") -> str:
+        """An entry, by its places from 1, as `row` and `column` count too."""
+        return matrices.number(self.found[array, arm].entries[row - 1][column - 1])
+
+    def row(self, array: str, row: int, arm: str = "on") -> list[str]:
+        """The entries of a row."""
+        return [matrices.number(value) for value in self.found[array, arm].entries[row - 1]]
+
+    def dot(self, left: Iterable[str], right: Iterable[str]) -> str:
+        """A sum of products written out, such as 0.5 × (−0.1) + 2.0 × 3.0."""
+
+        def factor(text: str, *, first: bool = False) -> str:
+            return f"({text})" if text.startswith("−") and not first else text
+
+        products = [
+            f"{factor(a, first=i == 0)}{NBSP}×{NBSP}{factor(b)}"
+            for i, (a, b) in enumerate(zip(left, right, strict=True))
+        ]
+        return " + ".join(products)
+
+    def column(self, array: str, column: int, arm: str = "on") -> list[str]:
+        """The entries of a column."""
+        return [matrices.number(values[column - 1]) for values in self.found[array, arm].entries]
+
+    @property
+    def best(self) -> int:
+        """The key that the first token looks at most, from 1; it is the same in both arms."""
+        weights = self.found["weights", "on"].entries[0]
+        return weights.index(max(weights)) + 1
+
+    def change(self, name: str) -> Change:
+        """How scaling changes a number of the rows of weights."""
+        off, on = (self._of_rows(name, arm) for arm in ("off", "on"))
+        steps = sorted(abs(b - a) for a, b in zip(off, on, strict=True))
+        numbers = (sum(off) / len(off), sum(on) / len(on), steps[0], steps[-1])
+        return Change(*map(matrices.number, numbers))
+
+    @property
+    def share(self) -> str:
+        """The rise of the mean entropy by scaling, in percent of the largest entropy."""
+        off, on = (self._of_rows("entropy_nats", arm) for arm in ("off", "on"))
+        return f"{100 * (sum(on) - sum(off)) / len(on) / math.log(self.n_k):.0f}"
+
+    @property
+    def saturated(self) -> list[tuple[str, str]]:
+        """The rows that are nearly one-hot without scaling, with their largest weight."""
+        names = self.found["weights", "off"].rows
+        pairs = zip(names, self._of_rows("max_weight", "off"), strict=True)
+        return [(name, matrices.number(weight)) for name, weight in pairs if weight > ONE_HOT]
+
+    @property
+    def top(self) -> str:
+        """The largest weight without scaling."""
+        return matrices.number(max(self._of_rows("max_weight", "off")))
+
+    def rms(self, array: str, arm: str) -> str:
+        """Root mean square of the entries of an array."""
+        return matrices.number(_rms(self.found[array, arm]))
+
+    def shrinks(self, array: str) -> bool:
+        """Whether an array's root mean square is smaller with scaling than without."""
+        return _rms(self.found[array, "on"]) < _rms(self.found[array, "off"])
+
+    def _of_rows(self, name: str, arm: str) -> list[float]:
+        rows = self.found["weight_rows", arm]
+        place = rows.columns.index(name)
+        return [row[place] for row in rows.entries]
+
+
+def _rms(matrix: Matrix) -> float:
+    values = [value for row in matrix.entries for value in row]
+    return math.sqrt(sum(value * value for value in values) / len(values))

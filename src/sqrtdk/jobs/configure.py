@@ -1,0 +1,16 @@
+"""Write the resolved configuration of a run."""
+
+import sys
+from pathlib import Path
+
+from sqrtdk.storage.guards import write_guarded
+from sqrtdk.system import command_line
+
+
+def main() -> None:
+    """Copy a file (first argument) to another (second), which is whole or absent, and guarded."""
+    write_guarded(Path(sys.argv[2]), Path(sys.argv[1]).read_bytes())
+
+
+if __name__ == "__main__":
+    command_line.run(main, "FILE", "COPY")

@@ -1,0 +1,33 @@
+"""Write contrasts.csv."""
+
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from sqrtdk.config import resolve
+from sqrtdk.experiments.registry import EXPERIMENTS
+from sqrtdk.stats.contrasts import columns, contrast
+from sqrtdk.stats.series import scaled_arm
+from sqrtdk.storage import frames, guards, tables
+from sqrtdk.system import command_line
+
+
+def rows(settings: Mapping[str, Any], runs: pd.DataFrame, experiment: str) -> Iterator[tables.Row]:
+    """Yield the contrasts of an experiment's runs with its scaled arm, whatever that is called."""
+    yield from contrast(runs, EXPERIMENTS[experiment].COLUMNS, scaled_arm(settings["scaling"]))
+
+
+def main() -> None:
+    """Write contrasts.csv of an experiment from the run's config and runs.csv."""
+    configuration, experiment, runs, path = sys.argv[1:]
+    schema = EXPERIMENTS[experiment].COLUMNS
+    settings = resolve.load(Path(configuration)).of(experiment)
+    found = rows(settings, frames.read(Path(runs), schema), experiment)
+    guards.write_guarded(Path(path), tables.text(found, columns(schema)))
+
+
+if __name__ == "__main__":
+    command_line.run(main, "CONFIG", "EXPERIMENT", "RUNS.csv", "CONTRASTS.csv")

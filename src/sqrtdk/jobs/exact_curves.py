@@ -1,0 +1,40 @@
+"""Write exact.csv of an experiment from its shards."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sqrtdk.config import resolve
+from sqrtdk.experiments.registry import EXPERIMENTS
+from sqrtdk.storage import guards, shard_files, tables
+from sqrtdk.system import command_line
+from sqrtdk.theory import points as theory_points
+from sqrtdk.theory.exact_table import COLUMNS, rows
+from sqrtdk.theory.expectations import Expectations
+from sqrtdk.theory.points import Point
+
+
+def points(experiment: str, settings: Mapping[str, Any]) -> list[tuple[str, Point]]:
+    """Every point of an experiment that has an exact value, with the name of its scale rule."""
+    return list(theory_points.points(settings)) if EXPERIMENTS[experiment].HAS_THEORY else []
+
+
+def main() -> None:
+    """Write exact.csv (third argument) of an experiment (second) of a run (its config, first)."""
+    experiment, path = sys.argv[2], Path(sys.argv[3])
+    settings = resolve.load(Path(sys.argv[1])).of(experiment)
+    found = points(experiment, settings)
+    known = {}
+    for name in theory_points.specs(point for _, point in found):
+        shard = shard_files.sound(path.parent.parent.parent / "shards" / "exact" / name)
+        for n_k, d_k, scale, *numbers in shard_files.read_sealed(shard, theory_points.COLUMNS):
+            point = Point(int(n_k), float(d_k), float(scale))
+            known[point] = Expectations(*map(float, numbers))
+    metrics = [column.name for column in EXPERIMENTS[experiment].COLUMNS if not column.axis]
+    table = rows(found, known, n_qs=settings.get("n_q", []), metrics=metrics)
+    guards.write_guarded(path, tables.text(table, COLUMNS))
+
+
+if __name__ == "__main__":
+    command_line.run(main, "CONFIG", "EXPERIMENT", "EXACT.csv")

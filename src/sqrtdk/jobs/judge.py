@@ -1,0 +1,87 @@
+"""Write claims.csv: the verdict on each claim."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from sqrtdk.claims.claim import COLUMNS, Claim
+from sqrtdk.claims.ledger import judge
+from sqrtdk.claims.readings import Subject
+from sqrtdk.config import errors, resolve
+from sqrtdk.config import run as config_run
+from sqrtdk.experiments.chapter import CLAIMS, SCHEMAS
+from sqrtdk.experiments.registry import EXPERIMENTS
+from sqrtdk.stats import summary
+from sqrtdk.stats.series import series_of
+from sqrtdk.storage import frames, guards, tables
+from sqrtdk.system import command_line
+
+
+def ledger(
+    run: config_run.Run,
+    summaries: Mapping[str, pd.DataFrame],
+    others: Mapping[tuple[str, str], pd.DataFrame] | None = None,
+) -> list[tables.Row]:
+    """Return one row per claim; a claim without its experiment is not measured.
+
+    `others` are the tables that decide besides the summaries, by experiment and name.
+    """
+    found = {(name, "summary"): table for name, table in summaries.items()} | dict(others or {})
+    result = []
+    for claim in CLAIMS:
+        own, *also = (
+            _subjects(claim, run.settings[name], found, name)
+            if (name, claim.table) in found
+            else []
+            for name in (claim.experiment, *claim.also)
+        )
+        if (claim.experiment, claim.table) not in found:
+            claim = replace(claim, lacking="")
+        result.append(judge(claim, own, [one for found in also for one in found]))
+    return result
+
+
+def _subjects(
+    claim: Claim,
+    settings: Mapping[str, Any],
+    found: Mapping[tuple[str, str], pd.DataFrame],
+    experiment: str,
+) -> Sequence[Subject]:
+    """Return what a claim is judged by, of one experiment's tables."""
+    table = found[experiment, claim.table]
+    if claim.subjects is not None:
+        return claim.subjects(settings, table)
+    return series_of(settings, table, found.get((experiment, "contrasts")))
+
+
+def main() -> None:
+    """Judge the run of the config named first from the tables after it, into the last path.
+
+    A table's experiment is the folder that it is in.
+    """
+    configuration, *paths, out = map(Path, sys.argv[1:])
+    for path in paths:
+        kinds = ("summary", *SCHEMAS)
+        if path.parent.name not in EXPERIMENTS or path.stem not in kinds:
+            allowed = f"EXPERIMENT/TABLE.csv, of the tables {' or '.join(kinds)}"
+            raise errors.refuse("table", str(path), allowed)
+    summaries = {
+        path.parent.name: frames.read(path, summary.columns(EXPERIMENTS[path.parent.name].COLUMNS))
+        for path in paths
+        if path.stem == "summary"
+    }
+    others = {
+        (path.parent.name, path.stem): frames.read(path, SCHEMAS[path.stem])
+        for path in paths
+        if path.stem != "summary"
+    }
+    rows = ledger(resolve.load(configuration), summaries, others)
+    guards.write_guarded(out, tables.text(rows, COLUMNS))
+
+
+if __name__ == "__main__":
+    command_line.run(main, "CONFIG", "TABLE...", "CLAIMS.csv")

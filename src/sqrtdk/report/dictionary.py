@@ -1,0 +1,174 @@
+"""A run's folder: its files, and what every key and column in them means."""
+
+import csv
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from sqrtdk.claims import claim
+from sqrtdk.config import keys as config_keys
+from sqrtdk.experiments import questions
+from sqrtdk.experiments.registry import EXAMPLES, EXPERIMENTS
+from sqrtdk.experiments.related import cosines
+from sqrtdk.experiments.scaling import crossings, tails, weights
+from sqrtdk.experiments.score_width import widths
+from sqrtdk.experiments.training import equivalence, rates
+from sqrtdk.schema import Column
+from sqrtdk.stats import contrasts, summary, wording
+from sqrtdk.storage import guards, tables
+from sqrtdk.theory import exact_table
+
+
+class File(NamedTuple):
+    """A file beside the page. `rows` is empty for what is no table."""
+
+    path: str
+    what: str
+    rows: str
+    size: str
+
+
+class Schema(NamedTuple):
+    """The dictionary of one table or of the configuration, or of several that have the same."""
+
+    names: list[str]
+    note: str
+    entries: list[tuple[str, str, str]]
+
+
+class Table(NamedTuple):
+    """What one row of a table is, and its columns."""
+
+    note: str
+    columns: tuple[Column, ...]
+
+
+def known(experiments: Iterable[str]) -> dict[str, Table]:
+    """Every table that a run of these experiments can have, by its path."""
+    result = {}
+    experiments = list(experiments)
+    for name in experiments:
+        schema = EXPERIMENTS[name].COLUMNS
+        result[f"{name}/runs.csv"] = Table(EXPERIMENTS[name].ROW, tuple(schema))
+        if name in EXAMPLES:
+            continue
+        result[f"{name}/summary.csv"] = Table(
+            "One row per metric and combination of axes, over the seeds.", summary.columns(schema)
+        )
+        result[f"{name}/exact.csv"] = Table(
+            "One row per exact value, also between the d_k of the grid.", exact_table.COLUMNS
+        )
+    for name in (x for x in experiments if x in contrasts.COMPARED):
+        result[f"{name}/contrasts.csv"] = Table(
+            "Ratios of arms that share their draws, with paired intervals: one row per metric, "
+            "arm and combination of axes.",
+            contrasts.columns(EXPERIMENTS[name].COLUMNS),
+        )
+    of_scaling = {
+        "crossings": Table(
+            "From which d_k on: one row per series and quantity.", crossings.COLUMNS
+        ),
+        "tails": Table(
+            "How a gradient is spread over its rows: one row per rank shown.", tails.COLUMNS
+        ),
+        "weights": Table("Weights of a few cells, the first queries and keys.", weights.COLUMNS),
+    }
+    if "scaling" in experiments:
+        result |= {f"scaling/{name}.csv": table for name, table in of_scaling.items()}
+    if "related" in experiments:
+        result["related/cosines.csv"] = Table(
+            "Weight by cosine of key and query: one row per cosine and metric.", cosines.COLUMNS
+        )
+    if "training" in experiments:
+        result["training/rates.csv"] = Table(
+            "How fast each arm learns: one row per learning rate.", rates.COLUMNS
+        )
+        result["training/twins.csv"] = Table(
+            "Runs with scaling and their twins without: one row per pair.", equivalence.COLUMNS
+        )
+    if "score_width" in experiments:
+        result["score_width/widths.csv"] = Table(
+            "How fast each kind of attention learns: one row per reader and d_k.", widths.COLUMNS
+        )
+    result["claims.csv"] = Table("One row per claim.", claim.COLUMNS)
+    result["questions.csv"] = Table("One row per question of the concept check.", questions.COLUMNS)
+    return result
+
+
+OTHERS = {
+    "config.yaml": "The resolved configuration.",
+    "provenance.json": "Code, versions, machine, command, and digests of the tables.",
+}
+
+
+def downloads(folder: Path, experiments: Iterable[str]) -> list[File]:
+    """Every table and record of the run, with its size; figures have their links beside them.
+
+    A folder may hold more: tables of an earlier run of this name, with other experiments.
+    """
+    notes = OTHERS | {path: table.note for path, table in known(experiments).items()}
+    return [
+        File(name, what, _count(path), _size(path.stat().st_size))
+        for name, what in sorted(notes.items())
+        if (path := folder / name).is_file()
+    ]
+
+
+def _count(path: Path) -> str:
+    """Rows of a table, without reading it as one: no cell of ours holds a line end."""
+    if path.suffix != ".csv":
+        return ""
+    with path.open("rb") as file:
+        return str(sum(chunk.count(b"\n") for chunk in iter(lambda: file.read(2**20), b"")) - 1)
+
+
+def _size(count: int) -> str:
+    for unit, scale in (("MB", 1e6), ("kB", 1e3)):
+        if count >= scale:
+            return f"{wording.number(count / scale, 2)} {unit}"
+    return f"{count} bytes"
+
+
+def dictionary(folder: Path, experiments: Iterable[str]) -> list[Schema]:
+    """What every key and every column means, from the definitions that the code itself uses."""
+    experiments = list(experiments)
+    run = [(name, "", meaning) for name, meaning in config_keys.RUN_KEYS.items()]
+    found = [Schema(["config.yaml"], "Keys of the whole run.", run)]
+    for name in experiments:
+        keys = [
+            (key.name, key.unit, f"{key.meaning} ({key.allowed})") for key in EXPERIMENTS[name].KEYS
+        ]
+        found.append(Schema([f"config.yaml: {name}"], "Keys of the experiment.", keys))
+    for path, table in known(experiments).items():
+        # The two that every experiment has are explained also where they were not kept.
+        if path.endswith(("/runs.csv", "/summary.csv")) or (folder / path).is_file():
+            columns = [(column.name, column.unit, column.meaning) for column in table.columns]
+            found.append(Schema([path], table.note, columns))
+    merged: list[Schema] = []
+    for schema in found:
+        same = next((one for one in merged if one[1:] == schema[1:]), None)
+        if same:
+            same.names.extend(schema.names)
+        else:
+            merged.append(schema)
+    return merged
+
+
+def read_rows(path: Path, columns: Iterable[Column] = ()) -> list[dict[str, str]]:
+    """A table as it is on disk, all cells text; none where there is no such file.
+
+    Raises TableError for what is no table, and where it lacks one of some columns.
+    """
+    if not path.is_file():
+        return []
+    guards.refuse_changed(path)
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            reader = csv.DictReader(file, strict=True)
+            rows = list(reader)
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise tables.TableError(f"{path} cannot be read as its table: {error}") from None
+    names = [column.name for column in columns]
+    if not set(names) <= set(reader.fieldnames or ()) or any(None in row.values() for row in rows):
+        raise tables.TableError(f"{path} has not the columns {', '.join(names)}; delete it")
+    return rows

@@ -1,0 +1,205 @@
+"""The run in words: its claims, questions and formulas as the page says them."""
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from markupsafe import Markup, escape
+
+from sqrtdk.claims import claim as claims_claim
+from sqrtdk.claims import ledger as claims_ledger
+from sqrtdk.config import entries as config_entries
+from sqrtdk.stats.wording import NBSP
+
+LEAD = ("from_64", "stable", "gradients_typical", "gradients_rms", "training")
+"""The claims whose findings open the page: what the scale does, what is true of the slogan that
+gradients vanish without it, and what is not."""
+
+SOURCES = {"chapter": "What the chapter says", "ours": "What we add"}
+"""The parts of the list of claims, by their source."""
+
+GATE = "agreement"
+"""The claim that compares measurement with theory."""
+
+PARAGRAPH = 200
+"""Characters of a paragraph that need not be cut into its sentences."""
+
+Row = Mapping[str, str]
+
+
+class Question(NamedTuple):
+    """A question of the concept check with its answer in paragraphs."""
+
+    question: str
+    paragraphs: list[str]
+    figure: str
+
+
+class Entry(NamedTuple):
+    """A scale rule or input law of the configuration."""
+
+    name: str
+    formula: str
+    parameters: str
+    meaning: str
+
+
+def prose(text: str) -> Markup:
+    """Text as the page sets it: indices, powers and code set as such, numbers with their units.
+
+    >>> print(prose("n_k^-2 < 3 in `d_k`"))
+    <var>n<sub>k</sub></var><sup>−2</sup> &lt; 3 in <code>d_k</code>
+    """
+    # Every other part stood between backticks.
+    parts = re.split(r"`([^`]*)`", text)
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if place % 2 else _prose(part)
+        for place, part in enumerate(parts)
+    )
+
+
+def _prose(text: str) -> Markup:
+    joined = re.sub(r" (?=[%=≈])|(?<=[=≈]) ", NBSP, text)
+    joined = re.sub(r"\(-?[\d.e-]+ to -?[\d.e-]+\)", lambda m: m[0].replace(" ", NBSP), joined)
+    letters = r"(?<![\w-])([dnqkW])_([kqvij])(?![\w-])"
+    text = re.sub(letters, r"<var>\1<sub>\2</sub></var>", str(escape(joined)))
+    return Markup(re.sub(r"\^(-?\w+)", lambda m: f"<sup>{m[1].replace('-', '−')}</sup>", text))
+
+
+def first_line(text: str | None) -> str:
+    """The first line of a docstring."""
+    return (text or "").strip().partition("\n")[0]
+
+
+def facts(block: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The axes of an experiment in a few words each."""
+    shown = []
+    for key, value in block.items():
+        values = value if isinstance(value, list) else [value]
+        few = ", ".join(map(str, values))
+        if len(values) > 6 and all(isinstance(x, int) for x in values):
+            few = f"{len(values)} values from {min(values)} to {max(values)}"
+        elif len(values) > 6:
+            few = f"{len(values)} values"
+        shown.append((key, few))
+    return shown
+
+
+# Claims and questions
+
+
+def lead(ledger: Sequence[Row]) -> dict[str, Any]:
+    """Return the findings that open the page, each with the series that its numbers are of.
+
+    A run that measures none of the opening claims opens with what else it found.
+    """
+    rows = {row["claim"]: row for row in ledger}
+    opening = [rows[claim] for claim in LEAD if claim in rows]
+    measured = [row for row in opening if row["verdict"] != claims_claim.NOT_MEASURED]
+    measured = measured or [
+        row
+        for row in ledger
+        if row["verdict"] != claims_claim.NOT_MEASURED and row["claim"] != GATE
+    ]
+    reasons = dict.fromkeys(row["condition"] for row in opening)
+    return {
+        # What was found is before the colon, its numbers are after it.
+        "sentences": [(*row["answer"].partition(": "), row["series"]) for row in measured],
+        "reasons": [] if measured else list(reasons),
+    }
+
+
+def tally(ledger: Sequence[Row]) -> list[tuple[str, int]]:
+    """How many claims have each verdict."""
+    counts = [(v, sum(row["verdict"] == v for row in ledger)) for v in claims_claim.VERDICTS]
+    return [(verdict, count) for verdict, count in counts if count]
+
+
+def is_absent(row: Row) -> bool:
+    """Whether a claim was not measured because the run has not its experiment."""
+    return row["condition"] == claims_ledger.absent(row["experiment"])
+
+
+def by_source(ledger: Sequence[Row]) -> list[tuple[str, list[Row]]]:
+    """Return the claims that a run judged, the chapter's first, under the heading of their part."""
+    parts = [
+        (title, [row for row in ledger if row["source"] == source and not is_absent(row)])
+        for source, title in SOURCES.items()
+    ]
+    return [(title, rows) for title, rows in parts if rows]
+
+
+def absent(ledger: Sequence[Row]) -> dict[str, list[Row]]:
+    """The claims of each experiment that the run does not have."""
+    found: dict[str, list[Row]] = {}
+    for row in filter(is_absent, ledger):
+        found.setdefault(row["experiment"], []).append(row)
+    return found
+
+
+def gate(ledger: Sequence[Row]) -> dict[str, str]:
+    """Measurement against theory, in one line with its verdict; empty where nothing judged it."""
+    row = next((row for row in ledger if row["claim"] == GATE), None)
+    if row is None or is_absent(row):
+        return {}
+    verdict = row["verdict"]
+    if verdict == claims_claim.NOT_MEASURED:
+        return {"verdict": verdict, "text": f"not measured, {row['condition']}"}
+    passed = "passed" if verdict == claims_claim.TRUE else "not passed"
+    return {"verdict": verdict, "text": f"{row['numbers']}, {passed}"}
+
+
+def questions(rows: Sequence[Row]) -> list[Question]:
+    """The concept check, a long answer cut into its sentences."""
+    return [Question(row["question"], _paragraphs(row["answer"]), row["figure"]) for row in rows]
+
+
+def _paragraphs(text: str) -> list[str]:
+    return [text] if len(text) <= PARAGRAPH else re.split(r"(?<=[.!?]) (?=[A-Z])", text)
+
+
+# Method
+
+
+def entries(settings: Mapping[str, Any], mapping: str) -> list[Entry]:
+    """The entries of `scale_rules` or `input_laws` in a resolved configuration."""
+    word, formulas = config_entries.FORMULAS[mapping]
+    return [
+        Entry(
+            name,
+            str(entry.get(word, "")),
+            ", ".join(
+                f"{key} = {'none' if value is None else value}"
+                for key, value in entry.items()
+                if key != word
+            ),
+            meaning(formulas.get(str(entry.get(word)))),
+        )
+        for name, entry in (settings.get(mapping) or {}).items()
+    ]
+
+
+def meaning(formula: Callable[..., Any] | None) -> str:
+    """The first line of a formula's docstring, and of each class that it names."""
+    text = first_line(formula.__doc__) if formula else ""
+    named = [getattr(inspect.getmodule(formula), x, None) for x in re.findall(r"`(\w+)`", text)]
+    return " ".join([text, *(first_line(x.__doc__) for x in named if inspect.isclass(x))])
+
+
+def flat(record: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """A nested record as lines: the path of each value in words, and the value.
+
+    >>> flat({"blas": {"kernel": "Haswell"}, "changed": None})
+    [('blas, kernel', 'Haswell'), ('changed', 'unknown')]
+    """
+    lines = []
+    for key, value in record.items():
+        name = f"{prefix}{str(key).replace('_', ' ') if '/' not in str(key) else key}"
+        if isinstance(value, Mapping):
+            lines += flat(value, f"{name}, ")
+        else:
+            words = {True: "yes", False: "no", None: "unknown"}
+            known = value is None or isinstance(value, bool)
+            lines.append((name, words[value] if known else str(value)))
+    return lines

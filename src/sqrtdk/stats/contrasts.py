@@ -1,0 +1,72 @@
+"""contrasts.csv: ratios of arms that share their draws, with paired intervals.
+
+All scale rules of a seed see the same q, k, v and g. What two arms have in common cancels in the
+ratio of that seed, so the interval of the ratio is narrower than the two arms' intervals suggest.
+summary.csv has every arm for itself; this table keeps the pairing.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import pandas as pd
+
+from sqrtdk.schema import Column
+from sqrtdk.stats.intervals import MissingError, paired_ratio
+from sqrtdk.storage import tables
+
+COMPARED = ("scaling", "related")
+"""Experiments with this table. `training` compares its arms at their best rates, in rates.csv."""
+
+
+def columns(runs: Sequence[Column]) -> tuple[Column, ...]:
+    """Return the columns of contrasts.csv: the axes of runs.csv without arm and seed, and these."""
+    return (
+        *(c for c in runs if c.axis and c.name not in ("scaling", "seed")),
+        Column("metric", "Column of runs.csv that is compared.", read=str, axis=True),
+        Column("over", "Scale rule above the line.", read=str, axis=True),
+        Column("under", "Scale rule below the line: the one with 1/√d_k.", read=str, axis=True),
+        Column("n_seeds", "Number of seeds that both arms have.", "seeds", read=int),
+        Column(
+            "ratio",
+            "Ratio of the arms' means over seeds; for a column pooled as rms, of the quadratic "
+            "means; for one pooled as median, the median of the ratios of the seeds.",
+        ),
+        Column(
+            "ci_low",
+            "Lower end of the paired 95 % interval. Empty for one seed, and for a ratio of 0.",
+            optional=True,
+        ),
+        Column("ci_high", "Upper end of the same interval.", optional=True),
+    )
+
+
+def contrast(
+    runs: pd.DataFrame, schema: Sequence[Column], under: str | None
+) -> Iterator[tables.Row]:
+    """Yield one row per combination of axes, metric and arm other than `under`, sorted by axes.
+
+    There is no row where the ratio is undefined, such as a share that is 0 with `under`.
+    """
+    axes = [c.name for c in schema if c.axis and c.name not in ("scaling", "seed")]
+    metrics = sorted((c for c in schema if not c.axis), key=lambda c: c.name)
+    for group, frame in runs.groupby(axes, sort=True):
+        arms = {
+            str(name): found.set_index("seed")
+            for name, found in frame.groupby("scaling", sort=True)
+        }
+        if under is None or under not in arms:
+            continue
+        at = dict(zip(axes, group, strict=True))
+        for metric in metrics:
+            for over in (name for name in arms if name != under):
+                pairs = {"over": arms[over][metric.name], "under": arms[under][metric.name]}
+                both = pd.DataFrame(pairs).dropna()
+                if both.empty:
+                    continue
+                pair = both.to_numpy(dtype=float).T
+                try:
+                    ratio, low, high, _ = paired_ratio(*pair, pool=metric.pool)
+                except MissingError:
+                    continue
+                names = {"metric": metric.name, "over": over, "under": under}
+                found = {"n_seeds": len(both), "ratio": ratio, "ci_low": low, "ci_high": high}
+                yield at | names | found

@@ -1,0 +1,247 @@
+"""Measured numbers with their intervals: from values over seeds, in words, as curves over d_k.
+
+Nothing here knows a table or a claim.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from scipy.special import bdtr, betaincinv, ndtri, stdtrit
+
+T = TypeVar("T")
+
+
+class MissingError(Exception):
+    """The run lacks what a number needs; the message is the reason in words."""
+
+
+class Estimate(NamedTuple):
+    """A number with its interval; NaN ends where there is none, NaN `exact` without theory."""
+
+    mean: float
+    low: float = math.nan
+    high: float = math.nan
+    exact: float = math.nan
+
+
+# From values to numbers
+
+
+def interval(values: np.ndarray, *, confidence: float = 0.95) -> tuple[float, float]:
+    """Student's t-interval of the mean of independent values; NaN for fewer than two.
+
+    >>> interval(np.array([1.0, 1.0, 1.0]))
+    (1.0, 1.0)
+    """
+    count = len(values)
+    if count < 2:
+        return np.nan, np.nan
+    mean = float(np.mean(values))
+    half = float(stdtrit(count - 1, 0.5 + confidence / 2) * np.std(values, ddof=1) / count**0.5)
+    return mean - half, mean + half
+
+
+def median_interval(values: np.ndarray, *, confidence: float = 0.95) -> tuple[float, float]:
+    """Interval of the median of independent values, between two of them; NaN for too few.
+
+    The sample's order statistics bound the median whatever the distribution (Thompson 1936), so
+    values that are only known to be large may stand as infinity. From six values on, 95 % is
+    reached; the interval covers at least `confidence`.
+
+    >>> median_interval(np.array([3.0, 1.0, 2.0, np.inf, 5.0, 4.0]))
+    (1.0, inf)
+    """
+    count = len(values)
+    # So many values may be left out at either end: the median is beyond them too rarely.
+    beyond = bdtr(np.arange(count // 2), count, 0.5)
+    out = int(np.count_nonzero(beyond <= (1 - confidence) / 2))
+    if out == 0:
+        return np.nan, np.nan
+    ordered = np.sort(values)
+    return float(ordered[out - 1]), float(ordered[-out])
+
+
+def typical(values: np.ndarray) -> float:
+    """Return the median of values; of an even number, the geometric mean of the middle two.
+
+    So the median of ratios of two groups is one over the median of the inverse ratios. The middle
+    two of values that spread over decades may differ by a factor. Where one of them is not
+    positive their arithmetic mean is taken.
+
+    >>> typical(np.array([1.0, 100.0, 5.0, 4.0])) == 20**0.5
+    True
+    """
+    ordered = np.sort(values)
+    low, high = (float(ordered[i]) for i in ((len(ordered) - 1) // 2, len(ordered) // 2))
+    if low == high or not 0 < low < high < math.inf:
+        return low if low == high else (low + high) / 2
+    # The product of the roots neither underflows nor overflows.
+    return math.sqrt(low) * math.sqrt(high)
+
+
+def typical_interval(values: np.ndarray) -> tuple[float, float]:
+    """Return the 95 % interval of the median of independent values that are not negative.
+
+    From six values on it is `median_interval`, which covers whatever the law. For two to five
+    values it is the t-interval of the logarithms, which covers where these are about symmetric
+    (`docs/statistics.md` has the simulated coverage). NaN for one value, and for two to five
+    values if one of them is 0, unless all of them are the same.
+    """
+    if len(values) > 1 and np.ptp(values) == 0:
+        return float(values[0]), float(values[0])
+    low, high = median_interval(values)
+    if math.isnan(low) and np.all((values > 0) & (values < np.inf)):
+        with np.errstate(over="ignore"):
+            low, high = np.exp(interval(np.log(values))).tolist()
+    return low, high
+
+
+def share_interval(
+    values: np.ndarray, *, counted: int, independent: int | None = None
+) -> tuple[float, float]:
+    """Return the 95 % interval of a share, from the shares counted in independent seeds.
+
+    This is the interval of Korn and Graubard (1998) for shares in clustered samples: Clopper and
+    Pearson's, with the number of independent things that would give the variance seen over seeds.
+    `counted` is the number of things in one seed. The effective number is between one and
+    `counted` a seed, and is lowered by the ratio of the quantiles of Student's t and the normal
+    law, because the variance is estimated.
+
+    Where no seed or every seed has all of it, there is no variance, and the number is that of
+    `independent` things a seed (by default `counted`), lowered in the same way. So "none seen" has
+    an upper end above 0: for 100 seeds of 64 rows it is 6e-4, about 3.7 over the number of rows.
+    NaN for one seed.
+
+    >>> low, high = share_interval(np.zeros(100), counted=64)
+    >>> low, round(high, 5)
+    (0.0, 0.00059)
+    """
+    seeds, mean = len(values), float(np.mean(values))
+    if seeds < 2:
+        return np.nan, np.nan
+    number = seeds * counted
+    if 0 < mean < 1:
+        error = float(np.var(values, ddof=1)) / seeds
+        effective = mean * (1 - mean) / error if error > 0 else float(number)
+    else:
+        effective = float(seeds * (independent or counted))
+    effective *= float(ndtri(0.975) / stdtrit(seeds - 1, 0.975)) ** 2
+    effective = min(max(effective, seeds), number)
+    events, others = mean * effective, (1 - mean) * effective
+    low = float(betaincinv(events, others + 1, 0.025)) if mean > 0 else 0.0
+    high = float(betaincinv(events + 1, others, 0.975)) if mean < 1 else 1.0
+    return low, high
+
+
+def paired_ratio(over: np.ndarray, under: np.ndarray, *, pool: str = "mean") -> Estimate:
+    """Return the ratio of two arms that share their draws, with a paired 95 % interval.
+
+    `over` and `under` are not negative and in the order of the seeds. With `pool="median"` it is
+    the median of the ratios of the seeds. Else it is the ratio of the means, or with `pool="rms"`
+    of the quadratic means, with a t-interval on its logarithm (delta method): what varies is the
+    difference of the two arms' relative deviations in each seed.
+
+    Raises MissingError where the ratio is undefined. The interval is NaN for one seed, and for a
+    ratio of 0.
+    """
+    if pool == "median":
+        if not np.all(under > 0):
+            raise MissingError("the ratio of a seed is undefined")
+        with np.errstate(over="ignore"):
+            ratios = over / under
+        return Estimate(typical(ratios), *typical_interval(ratios))
+    power = 2 if pool == "rms" else 1
+    (first, unit), (second, other) = (_near_one(x) for x in (over, under))
+    first, second = first**power, second**power
+    means = float(np.mean(first)), float(np.mean(second))
+    if not means[1] > 0 or np.any(over < 0) or np.any(under < 0):
+        raise MissingError("the ratio is undefined")
+    ratio = float(np.ldexp((means[0] / means[1]) ** (1 / power), unit - other))
+    if not ratio > 0:
+        return Estimate(ratio)
+    low, high = _around_one(first / means[0] - second / means[1])
+    return Estimate(ratio, ratio * low ** (1 / power), ratio * high ** (1 / power))
+
+
+def _around_one(deviations: np.ndarray) -> tuple[float, float]:
+    """Return the factors to the ends of the t-interval of ln mean; NaN for one seed.
+
+    `deviations` are relative to the mean; a constant added to them changes nothing.
+    """
+    count = len(deviations)
+    if count < 2:
+        return np.nan, np.nan
+    error = float(np.std(deviations, ddof=1)) / count**0.5
+    half = float(stdtrit(count - 1, 0.975)) * error
+    return math.exp(-half), math.exp(half)
+
+
+def _near_one(values: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return values over a power of two that is about the largest, and its exponent.
+
+    Squares of values below 1e-154 would underflow. A power of two changes no digit.
+    """
+    _, unit = np.frexp(np.max(np.abs(values)))
+    return np.ldexp(values, -unit), int(unit)
+
+
+def statistics(
+    values: np.ndarray,
+    *,
+    pool: str = "mean",
+    exact: float = np.nan,
+    counted: int = 0,
+    independent: int | None = None,
+) -> dict[str, float]:
+    """Return the statistics of one metric over seeds.
+
+    `mean` and its interval depend on `pool`. With `mean` they are the arithmetic mean and
+    Student's t-interval; for a share that is a count over `counted` things, `share_interval`.
+    With `rms` they are the quadratic mean and the t-interval of the logarithm of the mean square,
+    and z compares squares. With `median` they are `typical` and `typical_interval`, and there is
+    no z.
+    """
+    near, unit = _near_one(values)
+    with np.errstate(over="ignore"):
+        target = float(np.ldexp(exact, -unit))
+    power = 2 if pool == "rms" else 1
+    pooled = near**power
+    count, mean = len(values), float(np.mean(pooled))
+    error = float(np.std(pooled, ddof=1)) / count**0.5 if count > 1 else np.nan
+    found = {
+        "mean": mean ** (1 / power),
+        "sd": float(np.std(near, ddof=1)) if count > 1 else np.nan,
+        "median": float(np.median(near)),
+    }
+    found = {name: float(np.ldexp(number, unit)) for name, number in found.items()}
+    if pool == "median":
+        found["mean"] = typical(values)
+        low, high = typical_interval(values)
+    elif pool == "rms":
+        ends = _around_one(pooled / mean if mean > 0 else pooled)
+        low, high = (found["mean"] * end**0.5 for end in ends)
+    elif counted:
+        low, high = share_interval(values, counted=counted, independent=independent)
+    else:
+        low, high = (float(np.ldexp(end, unit)) for end in interval(near))
+    return {
+        "n_seeds": count,
+        **found,
+        "ci_low": low,
+        "ci_high": high,
+        "exact": exact,
+        # Where nothing varies over seeds there is no standard error to measure in.
+        "z": (mean - target**power) / error if error > 0 and pool != "median" else np.nan,
+    }
+
+
+def spread(values: Sequence[T], count: int) -> list[T]:
+    """At most `count` of the values, evenly spaced by rank, both ends among them.
+
+    >>> spread([1, 2, 4, 8, 16, 32, 64], 4)
+    [1, 4, 16, 64]
+    """
+    places = np.linspace(0, len(values) - 1, min(count, len(values)))
+    return [values[round(place)] for place in places.tolist()]

@@ -1,0 +1,140 @@
+"""Series: what a summary table says at one combination of sizes, input law and dtype, over d_k.
+
+The arms of a series are known by what their scale rule does; nothing here judges a number.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
+
+import pandas as pd
+
+from sqrtdk.core.input_laws import law_of
+from sqrtdk.stats.curves import Curve, ratio
+from sqrtdk.stats.intervals import Estimate, MissingError
+
+Arm = Literal["unscaled", "scaled", "inverse", "inverse_64"]
+"""What a scale rule does, whatever its name; see `_ARMS`."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """Everything that was measured at one (n_k, n_q, inputs, dtype), over d_k and scale rules."""
+
+    label: str
+    axes: Mapping[str, Any]
+    unrelated: bool
+    arms: Mapping[str, str | None]
+    curves: Mapping[tuple[str, str], Curve]
+    contrasts: Mapping[tuple[str, str, str], Curve] = field(default_factory=dict)
+    """Paired ratios by metric and the names of the arms over and under the line."""
+
+    @property
+    def n_k(self) -> int:
+        """Number of keys."""
+        return int(self.axes["n_k"])
+
+    def curve(self, arm: Arm, metric: str) -> Curve:
+        """One metric of one arm against d_k. Raises MissingError."""
+        name = self.arms[arm]
+        if name is None:
+            raise MissingError(f"the run has no scale rule {_ARMS[arm].words}")
+        if self.n_k == 1:
+            raise MissingError("a single key always has weight 1")
+        if (name, metric) not in self.curves:
+            raise MissingError(f"the table has no {metric}")
+        return self.curves[name, metric]
+
+    def ratio(self, metric: str) -> Curve:
+        """Return unscaled over scaled, with paired intervals.
+
+        Where contrasts.csv has no such ratio, as for an arm that is 0, the interval's ends are
+        from both arms' intervals and wider than 95 %. Raises MissingError.
+        """
+        found = ratio(self.curve("unscaled", metric), self.curve("scaled", metric))
+        arms = str(self.arms["unscaled"]), str(self.arms["scaled"])
+        paired = self.contrasts.get((metric, *arms), {})
+        found = {d_k: paired.get(d_k, point) for d_k, point in found.items()}
+        if not found:
+            raise MissingError(f"{metric} is zero with scaling")
+        return found
+
+
+class _Arm(NamedTuple):
+    exponent: float
+    name: str
+    words: str
+    multiplier: float = 1.0
+
+
+# An arm is known by what it does, not by its name: a run may call it as it likes.
+_ARMS = {
+    "unscaled": _Arm(0.0, "off", "that leaves the scores as they are"),
+    "scaled": _Arm(0.5, "on", "that divides by √d_k"),
+    "inverse": _Arm(1.0, "inverse", "that divides by d_k"),
+    "inverse_64": _Arm(1.0, "inverse_64", "that multiplies by 8/d_k", 8.0),
+}
+
+
+class Whole(NamedTuple):
+    """All rows of one experiment's summary, for a claim that is not about curves over d_k."""
+
+    table: pd.DataFrame
+    label: str = ""
+    unrelated: bool = True
+    settings: Mapping[str, Any] = MappingProxyType({})
+    """The experiment's, for what no column of the table says."""
+
+
+def series_of(
+    settings: Mapping[str, Any], table: pd.DataFrame, contrasts: pd.DataFrame | None = None
+) -> list[Series]:
+    """Return the series of an experiment's summary, in the order of the table's axes.
+
+    `contrasts` is its contrasts.csv, from which ratios have paired intervals.
+    """
+    arms = {arm: _arm(settings["scaling"], wanted) for arm, wanted in _ARMS.items()}
+    axes = ["n_k", "n_q", "inputs", "dtype"]
+    varying = [axis for axis in axes if axis == "n_k" or len(table[axis].unique()) > 1]
+    paired: dict[tuple[Any, ...], dict[tuple[str, str, str], Curve]] = {}
+    for row in [] if contrasts is None else contrasts.to_dict("records"):
+        there = paired.setdefault(tuple(row[axis] for axis in axes), {})
+        curve = there.setdefault((row["metric"], row["over"], row["under"]), {})
+        curve[row["d_k"]] = Estimate(row["ratio"], row["ci_low"], row["ci_high"])
+    result = []
+    for values, frame in table.groupby(axes, sort=True):
+        at: dict[str, Any] = dict(zip(axes, values, strict=True))
+        curves: dict[tuple[str, str], Curve] = {}
+        for row in frame.sort_values("d_k").to_dict("records"):
+            curve = curves.setdefault((row["scaling"], row["metric"]), {})
+            curve[row["d_k"]] = Estimate(*(row[x] for x in ("mean", "ci_low", "ci_high", "exact")))
+        law = law_of(settings["inputs"].get(at["inputs"], {}))
+        unrelated = law is not None and law.unrelated
+        named = [axis for axis in axes if axis in varying or (axis == "inputs" and not unrelated)]
+        label = ", ".join(f"{axis} = {at[axis]}" for axis in named)
+        result.append(Series(label, at, unrelated, arms, curves, paired.get(tuple(values), {})))
+    return result
+
+
+def scaled_arm(rules: Mapping[str, Mapping[str, Any]]) -> str | None:
+    """The scale rule that divides by √d_k, whatever its name; None where there is none."""
+    return _arm(rules, _ARMS["scaled"])
+
+
+def unscaled_arm(rules: Mapping[str, Mapping[str, Any]]) -> str | None:
+    """The scale rule that leaves the scores as they are; None where there is none."""
+    return _arm(rules, _ARMS["unscaled"])
+
+
+def _arm(rules: Mapping[str, Mapping[str, Any]], wanted: _Arm) -> str | None:
+    """The scale rule that multiplies the scores by multiplier * d_k^-exponent."""
+
+    def power(rule: Mapping[str, Any]) -> tuple[float, float] | None:
+        if rule["rule"] == "power":
+            return float(rule.get("multiplier", 1.0)), float(rule["exponent"])
+        return (float(rule["value"]), 0.0) if rule["rule"] == "constant" else None
+
+    expected = (wanted.multiplier, wanted.exponent)
+    found = [name for name, rule in rules.items() if power(rule) == expected]
+    return wanted.name if wanted.name in found else next(iter(found), None)

@@ -1,0 +1,99 @@
+"""runs.csv to summary.csv: for every metric the mean over seeds with its interval.
+
+The seed is the statistical unit: queries of one cell share their keys, so they are not
+independent, and a cell counts once whatever its number of queries.
+"""
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from sqrtdk.schema import Column
+from sqrtdk.stats.intervals import statistics
+from sqrtdk.storage import tables
+from sqrtdk.theory.points import is_covered
+
+STATISTICS = (
+    Column("metric", "Column of runs.csv that the row summarizes.", read=str, axis=True),
+    Column("n_seeds", "Number of seeds: the sample size.", "seeds", read=int),
+    Column(
+        "mean",
+        "Mean over seeds. Of a column pooled as rms (grad_*_rms, logit_std, jacobian_norm), the "
+        "quadratic mean. Of one pooled as median (grad_*_median, grad_*_q05, grad_*_q95), the "
+        "median over seeds; of an even number, the geometric mean of the middle two.",
+    ),
+    Column("sd", "Standard deviation over seeds. Empty for one seed.", optional=True),
+    Column("median", "Median over seeds."),
+    Column(
+        "ci_low",
+        "Lower end of the 95 % interval of `mean`, with seeds as units: Student's t-interval; for "
+        "rms, that of the logarithm of the mean square; for median, between two seeds (order "
+        "statistics), or below six seeds the t-interval of the logarithms; for shares that count, "
+        "Clopper and Pearson's with an effective number (docs/statistics.md). Of shares at least "
+        "0. Empty for one seed, and for a median of fewer than six seeds of which some are 0.",
+        optional=True,
+    ),
+    Column(
+        "ci_high",
+        "Upper end of the same interval; of shares at most 1. Above 0 also where none was seen.",
+        optional=True,
+    ),
+    Column("exact", "Exact expectation, where theory has one.", optional=True),
+    Column(
+        "z", "(mean - exact) in standard errors of the mean; of squares for rms.", optional=True
+    ),
+)
+
+
+def columns(runs: Sequence[Column]) -> tuple[Column, ...]:
+    """The columns of summary.csv: the axes of runs.csv without the seed, then the statistics."""
+    return (*(c for c in runs if c.axis and c.name != "seed"), *STATISTICS)
+
+
+def summarize(
+    runs: pd.DataFrame, schema: Sequence[Column], exact: Mapping[tuple[Any, ...], float]
+) -> list[tables.Row]:
+    """One row per (axes, metric), in the order of the axes and of the schema's metrics.
+
+    A metric that is undefined in a group (all its seeds are empty) has no row there. `exact` maps
+    (axes..., metric) to the exact value.
+    """
+    axes = [c.name for c in schema if c.axis and c.name != "seed"]
+    result = []
+    for group, frame in runs.groupby(axes, sort=True):
+        at: dict[str, Any] = dict(zip(axes, group, strict=True))
+        for metric in (c for c in schema if not c.axis):
+            values = frame[metric.name].dropna().to_numpy(dtype=float)
+            if len(values):
+                target = exact.get((*group, metric.name), np.nan)
+                things = [
+                    factor if isinstance(factor, int) else int(at[factor])
+                    for factor in metric.counted
+                ]
+                found = statistics(
+                    values,
+                    pool=metric.pool,
+                    exact=target,
+                    counted=math.prod(things) if things else 0,
+                    independent=things[0] if things else None,
+                )
+                if metric.unit == "share":
+                    # No share is outside of 0 to 1, whatever the t-interval of few seeds says.
+                    for end in ("ci_low", "ci_high"):
+                        found[end] = float(np.clip(found[end], 0.0, 1.0))
+                result.append(at | {"metric": metric.name} | found)
+    return result
+
+
+def exact_values(settings: Mapping[str, Any], table: pd.DataFrame) -> dict[tuple[Any, ...], float]:
+    """exact.csv as `summarize` looks it up: under every covered input law and dtype."""
+    laws = [name for name, law in settings.get("inputs", {}).items() if is_covered(law)]
+    return {
+        (d_k, n_k, n_q, law, dtype, scaling, metric): exact
+        for d_k, n_k, n_q, scaling, metric, exact in table.itertuples(index=False, name=None)
+        for law, dtype in itertools.product(laws, settings.get("dtype", ()))
+    }

@@ -1,0 +1,1 @@
+"""Tables, shards and provenance on disk."""

@@ -1,0 +1,195 @@
+"""Find the source files that a module imports from this package, and digest what they compute.
+
+Snakemake does not look inside imports, so a digest of a module's import closure tells rules whether
+its code changed. Another one is part of a shard's address, so that a shard from other code is never
+reused. Both leave out docstrings, comments, type hints and error messages: they change no number.
+"""
+
+import ast
+import hashlib
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+PACKAGE = Path(__file__).resolve().parents[1]
+REFERENCE = PACKAGE / "experiments/scaling/reference.csv"
+"""The numbers that `snakemake verify` compares a run with."""
+
+WORDING = (
+    "sqrtdk.system.command_line",
+    "sqrtdk.system.disk",
+    "sqrtdk.system.errors",
+    "sqrtdk.system.stdio",
+)
+"""Modules that read a command line or word an error. They are in no digest."""
+
+MEANINGS = {"Column": (1, "meaning"), "Key": (2, "meaning")}
+"""The argument of each call that explains a key or a column, by position and by name."""
+
+
+@cache
+def closure(module: str) -> tuple[Path, ...]:
+    """Return the files that `python -m module` can import from this package, sorted."""
+    return tuple(sorted(_closure(module).values()))
+
+
+@cache
+def digest(module: str) -> str:
+    """Digest the code of a module's closure: it changes if what the module writes may change."""
+    return _digest(_code(path, measured=False) for path in _computing(module))
+
+
+@cache
+def measured_digest(module: str) -> str:
+    """Digest the code that a module's numbers come from, for the addresses of its shards.
+
+    This leaves out what only writes a file (`main`) or explains a column, too.
+    """
+    return _digest(_code(path, measured=True) for path in _computing(module))
+
+
+def _computing(module: str) -> list[Path]:
+    return sorted(path for name, path in _closure(module).items() if name not in WORDING)
+
+
+def _digest(parts: Iterable[str]) -> str:
+    found = hashlib.sha256()
+    for part in parts:
+        found.update(hashlib.sha256(part.encode()).digest())
+    return found.hexdigest()[:12]
+
+
+def _closure(module: str) -> dict[str, Path]:
+    """Return a module's import closure in this package by dotted name."""
+    found: dict[str, Path] = {}
+    todo = [module]
+    while todo:
+        name = todo.pop()
+        path = _source(name)
+        if path is not None and name not in found:
+            found[name] = path
+            todo += [name.rpartition(".")[0], *_imported(path)]
+    return found
+
+
+def _source(module: str) -> Path | None:
+    """Return the file of a module of this package, or None for any other name."""
+    base = PACKAGE.parent.joinpath(*module.split("."))
+    files = (base.with_suffix(".py"), base / "__init__.py")
+    return next((path for path in files if path.is_file() and PACKAGE in path.parents), None)
+
+
+def _parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
+def _imported(path: Path) -> tuple[str, ...]:
+    """Return every dotted name of this package that a file imports, at any depth."""
+    names: list[str] = []
+    for node in ast.walk(_parse(path)):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return tuple(name for name in names if name.split(".")[0] == PACKAGE.name)
+
+
+@cache
+def _code(path: Path, *, measured: bool) -> str:
+    tree = _parse(path)
+    if measured:
+        tree.body = [node for node in tree.body if not _is_entry_point(node)]
+        tree = _Unexplained().visit(tree)
+    return serialize(_Unworded().visit(tree))
+
+
+def _is_entry_point(node: ast.stmt) -> bool:
+    """Return whether a statement of a module is its `main` or calls it as a command."""
+    if isinstance(node, ast.If):
+        return ast.unparse(node.test) == "__name__ == '__main__'"
+    return isinstance(node, ast.FunctionDef) and node.name == "main"
+
+
+class _Unexplained(ast.NodeTransformer):
+    """Drop the sentences that explain keys and columns."""
+
+    def visit_Call(self, node: ast.Call) -> ast.Call:
+        self.generic_visit(node)
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else None
+        name = node.func.id if isinstance(node.func, ast.Name) else name
+        place, keyword = MEANINGS.get(name or "", (len(node.args), ""))
+        # Arguments after a starred one have no known position.
+        if not any(isinstance(one, ast.Starred) for one in node.args[: place + 1]):
+            node.args[place : place + 1] = [ast.Constant("")] * len(node.args[place : place + 1])
+        node.keywords = [one for one in node.keywords if not keyword or one.arg != keyword]
+        return node
+
+
+class _Unworded(ast.NodeTransformer):
+    """Drop docstrings, type hints and what exceptions say."""
+
+    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
+        if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            return None
+        if ast.unparse(node.value).startswith("sys.exit("):
+            node.value = ast.Name("exit")
+        self.generic_visit(node)
+        return node
+
+    def visit_Raise(self, node: ast.Raise) -> ast.Raise:
+        return ast.Raise(node.exc.func if isinstance(node.exc, ast.Call) else node.exc, node.cause)
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        return ast.arg(node.arg)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt | None:
+        self.generic_visit(node)
+        return None if node.value is None else ast.Assign([node.target], node.value)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.ClassDef:
+        # The hints of a dataclass or a named tuple are its fields.
+        fields = [serialize(one) for one in node.body if isinstance(one, ast.AnnAssign)]
+        self.generic_visit(node)
+        node.body += [ast.Expr(ast.Constant(one)) for one in fields]
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        node.returns = None
+        self.generic_visit(node)
+        return node
+
+
+def serialize(node: Any) -> str:
+    """Return a syntax tree as text that is the same on every Python version.
+
+    `ast.dump` writes empty fields on some versions only, and text in f-strings is cut up
+    differently.
+    """
+    if isinstance(node, ast.JoinedStr):
+        return f"JoinedStr({','.join(map(serialize, _joined(node.values)))})"
+    if isinstance(node, ast.AST):
+        fields = (
+            f"{name}={serialize(value)}"
+            for name, value in ast.iter_fields(node)
+            if value not in (None, []) and name not in ("ctx", "kind", "type_comment")
+        )
+        return f"{type(node).__name__}({','.join(fields)})"
+    if isinstance(node, list):
+        return f"[{','.join(map(serialize, node))}]"
+    return repr(node)
+
+
+def _joined(values: list[ast.expr]) -> Iterator[ast.expr]:
+    """Return the parts of an f-string, with neighbouring pieces of text as one."""
+    text = ""
+    for part in [*values, None]:
+        if isinstance(part, ast.Constant):
+            text += str(part.value)
+            continue
+        if text:
+            yield ast.Constant(text)
+        text = ""
+        if part is not None:
+            yield part

@@ -1,0 +1,41 @@
+"""Read tables as data frames and check their columns."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from sqrtdk.schema import Column
+from sqrtdk.storage import guards, tables
+
+
+def read(path: Path, schema: Sequence[Column]) -> pd.DataFrame:
+    """A table as a data frame with the schema's types.
+
+    Raises TableError for other columns, for what is no such table at all, and where it was changed
+    after it was written.
+    """
+    guards.refuse_changed(path)
+    try:
+        # As text first: some pandas versions read the last bit of a float wrong.
+        frame = pd.read_csv(path, dtype=str, keep_default_na=False)
+        return _typed(path, frame, schema)
+    except (ValueError, OverflowError) as error:
+        # Errors of pandas' parser are among these, and those of text that is no UTF-8.
+        why = str(error).splitlines()[0]
+        raise tables.TableError(f"{path} cannot be read as its table: {why}") from None
+
+
+def _typed(path: Path, frame: pd.DataFrame, schema: Sequence[Column]) -> pd.DataFrame:
+    if list(frame.columns) != [c.name for c in schema]:
+        raise tables.TableError(f"{path} has the columns of another version; delete it")
+    for column in schema:
+        if column.read is not str:
+            values = (
+                frame[column.name].replace("", "nan") if column.optional else frame[column.name]
+            )
+            # With the type by name: a table without rows has it too, or it could not be joined.
+            kind: Any = column.read
+            frame[column.name] = pd.Series(map(kind, values), frame.index, dtype=kind)
+    return frame

@@ -1,0 +1,188 @@
+"""What made a run's numbers: code, versions, BLAS, machine, command, and digests of the tables.
+
+People publish this file. So it names no user, no host, and no folder outside the run's own.
+"""
+
+import ctypes
+import hashlib
+import os
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+from sqrtdk import __version__
+
+PACKAGES = ("numpy", "ml-dtypes", "scipy", "pandas", "matplotlib", "hydra-core", "snakemake")
+UNKNOWN = "unknown"
+
+# A path that starts at a root, a home or a drive, as far as its last component.
+_FOLDER = re.compile(r"(?<![\w.:/\\])(?:[A-Za-z]:[\\/]|~[\w.-]*/|/)(?:[^\s'\"=,:\\/]+[\\/])*")
+
+
+def without_folders(command: str) -> str:
+    """A command line whose absolute paths are cut to their last component.
+
+    >>> without_folders("snakemake --configfile /home/ada/grid.yaml --config d_k='[1,2]'")
+    "snakemake --configfile grid.yaml --config d_k='[1,2]'"
+    """
+    # A user without a name or a home has only "~".
+    home = f"{os.path.expanduser('~')}/"
+    # First as it is, because a home may have a space, where the pattern would stop.
+    return _FOLDER.sub("", command.replace(home, "/") if len(home) > 2 else command)
+
+
+def revision(folder: Path) -> dict[str, Any]:
+    """The git commit that the code in a folder is of, and whether it was changed since.
+
+    "unknown" where there is no git, no repository, or one that does not track this code (an
+    environment inside somebody else's repository).
+    """
+    if not _git(folder, "ls-files", "--error-unmatch", "__init__.py"):
+        return {"revision": UNKNOWN, "commit": UNKNOWN, "changed": None}
+    described = _git(folder, "describe", "--always", "--tags", "--dirty") or UNKNOWN
+    return {
+        "revision": described,
+        "commit": _git(folder, "rev-parse", "HEAD") or UNKNOWN,
+        "changed": described.endswith("-dirty"),
+    }
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    """What git answers, or nothing where it fails in any way."""
+    # A container's user may not own the folder, which git would refuse to read.
+    command = ["git", "-c", "safe.directory=*", *arguments]
+    # In a hook, git's variables name the repository of the hook.
+    others = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    try:
+        done = subprocess.run(
+            command, cwd=folder, env=others, capture_output=True, text=True, check=False
+        )
+    except OSError:
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def versions() -> dict[str, str]:
+    """The installed versions of the packages that numbers and figures depend on."""
+    result = {}
+    for name in PACKAGES:
+        try:
+            result[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            result[name] = UNKNOWN
+    return result
+
+
+def blas() -> dict[str, str]:
+    """NumPy's BLAS: its build, and the kernel that it chose for this CPU."""
+    build = np.show_config(mode="dicts") or {}
+    found = build.get("Build Dependencies", {}).get("blas", {})
+    return {
+        "name": str(found.get("name", UNKNOWN)),
+        "version": str(found.get("version", UNKNOWN)),
+        "build": without_folders(str(found.get("openblas configuration", UNKNOWN))),
+        "kernel": kernel(),
+    }
+
+
+def kernel() -> str:
+    """The name of OpenBLAS's kernel, which decides the last bits of every product."""
+    for library in _openblas_libraries():
+        try:
+            loaded = ctypes.CDLL(library)
+        except OSError:
+            continue
+        for prefix in ("scipy_", ""):
+            for suffix in ("64_", ""):
+                name = f"{prefix}openblas_get_corename{suffix}"
+                if hasattr(loaded, name):
+                    function = getattr(loaded, name)
+                    function.restype = ctypes.c_char_p
+                    answer = function()
+                    return answer.decode() if answer else UNKNOWN
+    return UNKNOWN
+
+
+def _openblas_libraries() -> list[str]:
+    """The OpenBLAS libraries of this process; beside NumPy where the system does not list them."""
+    maps = Path("/proc/self/maps")
+    if maps.is_file():
+        fields = (line.split(maxsplit=5) for line in maps.read_text().splitlines())
+        loaded = {f[5] for f in fields if len(f) == 6 and "openblas" in Path(f[5]).name}
+        # NumPy's own first: SciPy may have loaded another one.
+        return sorted(loaded, key=lambda path: ("numpy" not in path, path))
+    package = Path(np.__file__).parent
+    places = (package.parent / "numpy.libs", package / ".dylibs")
+    return [str(path) for place in places for path in sorted(place.glob("*openblas*"))]
+
+
+def machine() -> dict[str, Any]:
+    """CPU, memory and operating system, without the machine's name."""
+    return {
+        "cpu": _cpu(),
+        "architecture": platform.machine(),
+        "cores": psutil.cpu_count(logical=False) or psutil.cpu_count(),
+        "logical_cores": psutil.cpu_count(),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+        "system": _system(),
+    }
+
+
+def _cpu() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        found = re.search(r"^model name\s*:\s*(.+)$", info.read_text(), flags=re.MULTILINE)
+        if found:
+            return found[1].strip()
+    if sys.platform == "darwin":
+        command = ["sysctl", "-n", "machdep.cpu.brand_string"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.stdout.strip():
+            return done.stdout.strip()
+    return platform.processor() or UNKNOWN
+
+
+def _system() -> str:
+    try:
+        name = platform.freedesktop_os_release().get("PRETTY_NAME", "")
+    except OSError:
+        name = ""
+    kernel_name = f"{platform.system()} {platform.release()}"
+    return f"{name} ({kernel_name})" if name else kernel_name
+
+
+def digests(paths: Iterable[Path], folder: Path) -> dict[str, str]:
+    """The SHA-256 of each table, by its path inside the run's folder."""
+    result = {}
+    for path in paths:
+        inside = path.resolve().is_relative_to(folder.resolve())
+        name = path.resolve().relative_to(folder.resolve()).as_posix() if inside else path.name
+        with path.open("rb") as file:
+            result[name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return result
+
+
+def provenance(command: str, paths: Iterable[Path], folder: Path) -> dict[str, Any]:
+    """The whole record."""
+    return {
+        "command": without_folders(command),
+        "time_utc": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        # Not of the installed package, which may be another one's code.
+        "sqrtdk": __version__,
+        "code": revision(Path(__file__).resolve().parents[1]),
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "packages": versions(),
+        "blas": blas(),
+        "blas_threads": os.environ.get("OPENBLAS_NUM_THREADS", "not set"),
+        "machine": machine(),
+        "sha256": digests(paths, folder),
+    }

@@ -1,0 +1,88 @@
+"""Write and read shards: sealed files whose names are addresses."""
+
+import csv
+import hashlib
+import itertools
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from sqrtdk.schema import Column
+from sqrtdk.storage.atomic import write_atomically
+from sqrtdk.storage.tables import Row, TableError, text
+
+
+def address(content: Row, columns: Sequence[Column]) -> str:
+    """Digest of what a shard's numbers depend on: what was asked for, and the columns."""
+    text = json.dumps([content, [column.name for column in columns]], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def write_sealed(path: Path, slab: Row, rows: Sequence[Row], columns: Sequence[Column]) -> None:
+    """Write a shard: its slab as JSON, its table, and a seal of row count and digest."""
+    body = f"# {json.dumps(slab)}\n{text(rows, columns)}"
+    write_atomically(path, f"{body}# rows={len(rows)} sha256={_digest(body)}\n")
+
+
+def read_slab(path: Path) -> Row | None:
+    """The slab that a shard says it holds, or None where the first line is not one."""
+    with path.open(encoding="utf-8", errors="replace") as file:
+        first = file.readline()
+    try:
+        slab = json.loads(first.removeprefix("# "))
+    except (ValueError, RecursionError):
+        return None
+    return slab if isinstance(slab, dict) else None
+
+
+def is_whole(path: Path) -> bool:
+    """Whether a shard is all that was written of it, and nothing else."""
+    return path.is_file() and _sealed_lines(path) is not None
+
+
+def sound(path: Path) -> Path:
+    """Where a shard is, or is to be written: `path`, or the next name where a damaged file is.
+
+    A damaged file is left alone. Snakemake would hold one that was only there to be replaced for
+    done, and whoever looks for the cause wants to see it.
+    """
+    for number in itertools.count(2):
+        if not path.exists() or is_whole(path):
+            break
+        path = path.with_name(f"{first_name(path)[: -len('.csv')]}.{number}.csv")
+    return path
+
+
+def first_name(path: Path) -> str:
+    """The name that a shard had before `sound` gave it another one.
+
+    >>> first_name(Path("results/dk4-s0000-0020-1a2b.3.csv"))
+    'dk4-s0000-0020-1a2b.csv'
+    """
+    return re.sub(r"\.\d+\.csv$", ".csv", path.name)
+
+
+def _sealed_lines(path: Path) -> list[str] | None:
+    """The lines between a shard's slab and its seal, or None where the seal is broken."""
+    body, _, seal = path.read_text(encoding="utf-8", errors="replace").rpartition("# rows=")
+    lines = body.splitlines()[1:]
+    return lines if seal == f"{len(lines) - 1} sha256={_digest(body)}\n" else None
+
+
+def read_sealed(path: Path, columns: Sequence[Column]) -> list[list[str]]:
+    """The rows of a shard as text fields, so that no digit changes on the way.
+
+    Raises TableError where the seal is broken or the columns are other ones.
+    """
+    lines = _sealed_lines(path)
+    if lines is None:
+        raise TableError(f"{path} is damaged: its content does not match its digest; delete it")
+    header, *rows = csv.reader(lines)
+    if header != [column.name for column in columns]:
+        raise TableError(f"{path} has the columns of another version; delete it")
+    return rows
+
+
+def _digest(body: str) -> str:
+    return hashlib.sha256(body.encode()).hexdigest()

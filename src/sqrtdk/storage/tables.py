@@ -1,0 +1,60 @@
+"""Tables on disk: rows to CSV text, whole-or-absent writes, checked reads.
+
+Tables are tidy: one header line, LF line ends, floats as the shortest text that reads back to the
+same bits, an empty field where a value is undefined, rows sorted by their axes.
+"""
+
+import csv
+import io
+import json
+import math
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from sqrtdk.schema import Column
+from sqrtdk.system import errors
+
+Row = dict[str, Any]
+
+
+class TableError(errors.MistakeError):
+    """A table that is not what its reader was promised; the message names the file and why."""
+
+
+def check(row: Row, columns: Sequence[Column]) -> Row:
+    """Return the row, or raise TableError: a missing metric stops the run, it is never 0.0."""
+    for column in columns:
+        value = row[column.name]
+        undefined = isinstance(value, float) and not math.isfinite(value)
+        if undefined and not (column.optional and math.isnan(value)):
+            raise TableError(f"{column.name} is {value}")
+    return row
+
+
+def text(rows: Iterable[Row], columns: Sequence[Column]) -> str:
+    """Rows as CSV with a header line; NaN becomes an empty field."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    names = [column.name for column in columns]
+    writer.writerow(names)
+    for row in rows:
+        writer.writerow("" if row[name] != row[name] else row[name] for name in names)
+    return buffer.getvalue()
+
+
+def axes_of(columns: Sequence[Column]) -> Callable[[Row], tuple[Any, ...]]:
+    """Key function that orders rows by their axes."""
+    names = [column.name for column in columns if column.axis]
+    return lambda row: tuple(row[name] for name in names)
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """A JSON file. Raises TableError for what is none."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise TableError(f"{path} cannot be read as JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise TableError(f"{path} is not the record of a run; delete it")
+    return found

@@ -1,0 +1,1 @@
+"""Errors, the command line, locks, memory and disks."""

@@ -1,0 +1,1 @@
+"""Exact expectations for unrelated vectors."""

@@ -1,0 +1,1 @@
+"""What the Snakefile needs to know."""

@@ -1,0 +1,382 @@
+"""What the Snakefile needs to know: the run, its shards, and what each rule depends on."""
+
+import hashlib
+import json
+import math
+import os
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from snakemake.exceptions import WorkflowError
+
+from sqrtdk import home
+from sqrtdk.config import compose as config_compose
+from sqrtdk.config import errors, limits, yaml_reader
+from sqrtdk.config import overrides as config_overrides
+from sqrtdk.config import run as config_run
+from sqrtdk.experiments.registry import EXAMPLES, EXPERIMENTS, FIGURES, TABLES, Experiment
+from sqrtdk.jobs import exact_curves, merge
+from sqrtdk.storage import atomic, code_digest, guards, planning, shard_files
+from sqrtdk.system import disk, interrupts, lock, memory, stdio
+from sqrtdk.theory import points as theory_points
+from sqrtdk.workflow import progress, recovery
+from sqrtdk.workflow.arguments import entries
+
+STATE = Path(".snakemake/sqrtdk")
+RESULTS = Path("results")
+SHARDS = RESULTS / "shards"
+
+
+ANSWERING = {
+    "related": ("summary", "contrasts"),
+    "scaling": ("summary", "contrasts"),
+    "reach": ("summary",),
+}
+"""The tables of each experiment that the concept check is answered from."""
+
+JUDGING = {
+    "scaling": ("contrasts",),
+    "related": ("contrasts", "cosines"),
+    "training": ("rates", "twins"),
+    "score_width": ("widths",),
+}
+"""The tables of each experiment that claims are judged by, beside its summary."""
+
+
+COMPANIONS = {"training": ("projections",), "encoder_decoder": ("capacity", "score_width")}
+"""Experiments that are a second grid of another one's question."""
+
+
+class Workflow:
+    """One run, as Snakemake's `config` describes it. Bad input raises WorkflowError."""
+
+    def __init__(self, values: Mapping[str, Any], files: Sequence[Path] = ()) -> None:
+        _prepare_jobs()
+        arguments = sys.argv[1:]
+        interrupts.install()
+        # Not a parameter of a rule: a new command line alone makes no result stale.
+        os.environ["SQRTDK_COMMAND"] = _shortened(shlex.join(["snakemake", *arguments]))
+        try:
+            if "" in arguments:
+                raise errors.ConfigError("'' is an empty word; allowed: targets and options")
+            recovery.keep_finished(SHARDS)
+            self.run = compose(values, files, arguments)
+            for note in self.run.notes:
+                stdio.warn(note)
+            self.plans = {
+                name: merge.plan_of(self.run, name, SHARDS / name) for name in self.run.settings
+            }
+            self.exact = {
+                name: theory_points.specs(point for _, point in exact_curves.points(name, settings))
+                for name, settings in self.run.settings.items()
+            }
+            self.name = self.run.name
+            self.folder = RESULTS / self.name
+            self._changed = self._check_what_is_there(files)
+        except errors.ConfigError as error:
+            # Not WorkflowError: Snakemake would add lines about its own files to it.
+            sys.exit(f"sqrtdk: {error}")
+        except OSError as error:
+            # A shard that cannot be read.
+            sys.exit(disk.fault(str(error)) or f"sqrtdk: {error}")
+        self.experiments = list(self.run.settings)
+        self._lock: TextIO | None = None
+        # Once: what the run's own jobs take while it goes on is not to count again.
+        self._free = max(1, memory.free_memory())
+        self._expect()
+
+    def _check_what_is_there(self, files: Sequence[Path]) -> list[Path]:
+        """Name damaged shards whose cells are to be computed again, and return changed files."""
+        damaged = {path for plan in self.plans.values() if plan.missing for path in plan.damaged}
+        expected = {SHARDS / "exact" / name for specs in self.exact.values() for name in specs}
+        sound = {path: shard_files.sound(path) for path in expected}
+        damaged |= {path for path, at in sound.items() if at != path and not at.exists()}
+        for path in sorted(damaged):
+            note = "is damaged; what it held is computed again, into another file"
+            print(f"sqrtdk: {path} {note}", file=sys.stderr)
+        # A configuration that was edited and is given back is no damage.
+        given = {file.resolve() for file in files}
+        changed = [path for path in guards.changed(self.folder) if path.resolve() not in given]
+        for path in changed:
+            print(f"sqrtdk: {path} {guards.CHANGED}", file=sys.stderr)
+        return changed
+
+    @property
+    def request(self) -> str:
+        """The wanted configuration as a file, newer than config.yaml exactly if they differ.
+
+        So Snakemake notices a changed grid by time stamp alone, also where its own records are
+        gone, and nothing under results/ changes before a job runs.
+        """
+        text = self.run.to_yaml()
+        path = STATE / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.yaml"
+        resolved = self.folder / "config.yaml"
+        same = resolved.is_file() and resolved.read_bytes() == text.encode()
+        if not path.is_file() or not same:
+            atomic.write_atomically(path, text)
+        if same:
+            os.utime(path, (0, 0))
+        return str(path)
+
+    def measured(self, experiment: str) -> list[str]:
+        """The shards that hold an experiment's cells."""
+        return [str(path) for path in self.plans[experiment].shards]
+
+    def expected(self, experiment: str) -> list[str]:
+        """The shards that hold an experiment's exact expectations."""
+        return [str(shard_files.sound(SHARDS / "exact" / name)) for name in self.exact[experiment]]
+
+    def slab(self, wildcards: Any) -> str:
+        """What one shard job measures, as JSON."""
+        return json.dumps(self._slab(wildcards))
+
+    def _slab(self, wildcards: Any) -> planning.Slab:
+        path = SHARDS / wildcards.experiment / f"{wildcards.shard}.csv"
+        try:
+            return self.plans[wildcards.experiment].shards[path]
+        except KeyError:
+            raise WorkflowError(f"sqrtdk: {path} is no shard of this configuration") from None
+
+    def points(self, wildcards: Any) -> str:
+        """The points of one shard of expectations, as JSON."""
+        name = shard_files.first_name(Path(f"{wildcards.points}.csv"))
+        for specs in self.exact.values():
+            if name in specs:
+                return json.dumps(specs[name])
+        raise WorkflowError(f"sqrtdk: {SHARDS}/exact/{name} is no shard of this configuration")
+
+    def _expect(self) -> None:
+        new = {
+            path.stem: _milliseconds(EXPERIMENTS[name], slab)
+            for name, plan in self.plans.items()
+            for path, slab in plan.shards.items()
+            if path in plan.missing or not plan.missing
+        }
+        refusal = self._refusal() if self._changed else None
+        progress.expect(new, ("all", *self.experiments, "verify", "benchmark"), refusal)
+
+    def _refusal(self) -> str:
+        return f"sqrtdk: {self._changed[0]} {guards.CHANGED}; {guards.REMEDY}"
+
+    def tables(self, experiment: str) -> list[str]:
+        """The tables that an experiment's figures are drawn from."""
+        return [f"{self.folder}/{experiment}/{name}.csv" for name in TABLES[experiment]]
+
+    def summaries(self) -> list[str]:
+        """The summary tables of the run."""
+        sampled = [name for name in self.experiments if name not in EXAMPLES]
+        return [f"{self.folder}/{name}/summary.csv" for name in sampled]
+
+    def wanted(self, experiment: str) -> list[str]:
+        """What the target of an experiment's name makes: its files, and those that belong to it."""
+        belong = [name for name in COMPANIONS.get(experiment, ()) if name in self.experiments]
+        return [file for name in (experiment, *belong) for file in self.files(name)]
+
+    def files(self, experiment: str) -> list[str]:
+        """Every file of an experiment, so that what was deleted is made again."""
+        figures = self.figures(experiment)
+        others = (*ANSWERING.get(experiment, ()), *JUDGING.get(experiment, ()))
+        names = dict.fromkeys(("runs", *TABLES[experiment], *others))
+        return [
+            *(f"{self.folder}/{experiment}/{name}.csv" for name in names),
+            *figures,
+            *(str(Path(figure).with_suffix(".png")) for figure in figures),
+            *self.measured(experiment),
+            *self.expected(experiment),
+        ]
+
+    def threads(self, wildcards: Any, cores: int | None) -> int:
+        """Cores that a shard job holds: so many that cells in memory at once fit into it.
+
+        A job computes with one thread; what it holds beyond that keeps other jobs from starting.
+        `cores` are those of the run; on a cluster each job has a machine of its own, and None.
+        """
+        need = EXPERIMENTS[wildcards.experiment].memory(self._slab(wildcards))
+        share: float = need / self._free
+        return max(1, math.ceil(share * (cores or 1)))
+
+    def answering(self) -> list[str]:
+        """The tables that the concept check is answered from, of those that the run has."""
+        return [
+            f"{self.folder}/{name}/{table}.csv"
+            for name in self.experiments
+            for table in ANSWERING.get(name, ())
+        ]
+
+    def judging(self) -> list[str]:
+        """The tables that claims are judged by, of those that the run has."""
+        others = [
+            f"{self.folder}/{name}/{table}.csv"
+            for name in self.experiments
+            for table in JUDGING.get(name, ())
+        ]
+        return [*self.summaries(), *others]
+
+    def verified(self) -> list[str]:
+        """The tables that are compared with the reference, of those that the run has."""
+        return [f"{self.folder}/scaling/runs.csv"] if "scaling" in self.experiments else []
+
+    def figures(self, experiment: str) -> list[str]:
+        """The SVG files of an experiment's figures."""
+        return [f"{self.folder}/figures/{experiment}-{what}.svg" for what in FIGURES[experiment]]
+
+    def begin(self) -> None:
+        """Take the lock of results/, or refuse a second run; open the progress log."""
+        # Snakemake put its handler over ours meanwhile.
+        interrupts.install()
+        try:
+            RESULTS.mkdir(exist_ok=True)
+            self._lock = lock.take(RESULTS)
+        except OSError as error:
+            raise _unwritable(error) from None
+        except lock.LockedError as error:
+            raise WorkflowError(
+                f"sqrtdk: another run is at work in {RESULTS}/ ({error}); wait for it or stop it, "
+                "then give this command again"
+            ) from None
+        written = [SHARDS, self.folder, RESULTS / "benchmarks"]
+        link = guards.links_out(RESULTS, written)
+        if link is not None:
+            raise WorkflowError(f"sqrtdk: {link} leads out of {RESULTS}/; nothing is written there")
+        recovery.sweep(written)
+        if self._changed:
+            # Nothing is to be drawn from it, and it may be somebody's work.
+            raise WorkflowError(self._refusal())
+        try:
+            progress.keep_log(self.folder / "logs" / "progress.log")
+        except OSError as error:
+            raise _unwritable(error) from None
+
+
+def _prepare_jobs() -> None:
+    """Set the environment variables that make jobs run this Python and this package's code."""
+    # Also where the environment is not activated.
+    _put_first("PATH", str(Path(sys.executable).parent))
+    source = os.environ["SQRTDK_SOURCE"] = str(code_digest.PACKAGE.parent)
+    if {"{", "}"} & set(source):
+        # It takes the path of the Snakefile for a pattern.
+        sys.exit(f"sqrtdk: {source}: Snakemake allows no braces in the name of a folder")
+    _put_first("PYTHONPATH", source)
+    # A notebook's or desktop's backend may not exist here.
+    os.environ["MPLBACKEND"] = "agg"
+    # Again, because Snakemake may run without the plugin that has done it.
+    os.environ.update(home.variables(str(Path(".snakemake/cache").resolve())))
+
+
+def _put_first(name: str, folder: str) -> None:
+    rest = os.environ.get(name)
+    os.environ[name] = os.pathsep.join([folder, rest]) if rest else folder
+
+
+def _unwritable(error: OSError) -> WorkflowError:
+    return WorkflowError(disk.fault(str(error)) or f"sqrtdk: {error}")
+
+
+def _shortened(command: str) -> str:
+    # Every job has it in its environment, and Linux takes 128 KiB in one variable.
+    most = limits.MOST_BYTES // 4
+    return command if len(command) <= most else f"{command[:most]}…"
+
+
+def _milliseconds(experiment: Experiment, slab: planning.Slab) -> float:
+    # A job starts in about half a second.
+    start, stop = slab["seeds"]
+    return float(1000 * (0.5 + (stop - start) * experiment.seconds(slab)))
+
+
+def compose(
+    values: Mapping[str, Any], files: Sequence[Path] = (), arguments: Sequence[str] = ()
+) -> config_run.Run:
+    """The run of Snakemake's config mapping, its config files and its command line.
+
+    Raises ConfigError, also for a key that stands twice: the last would win in silence.
+    """
+    for file in files:
+        yaml_reader.read(file)
+    typed = entries(arguments)
+    yaml_reader.check_repeat(key for key, _ in typed)
+    given = dict(values)
+    for key, text in typed:
+        if key != "hydra":
+            given[key] = _read(key, text, given.get(key))
+    grammar = given.pop("hydra", "")
+    if isinstance(grammar, str):
+        # Snakemake takes quotes from the ends of a value, also where only one of a pair is there.
+        grammar = dict(typed).get("hydra", grammar)
+    if not isinstance(grammar, str):
+        raise errors.refuse("hydra", grammar, "Hydra overrides in one string: hydra='d_k=16'")
+    try:
+        overrides = shlex.split(grammar)
+    except ValueError as error:
+        raise errors.refuse("hydra", grammar, f"balanced quotes ({error})") from None
+    blocks = {key for key, _ in typed if isinstance(given.get(key), Mapping)}
+    return config_compose.compose(overrides, given, typed=blocks)
+
+
+def _read(key: str, text: str, default: Any) -> Any:
+    """Return the value of a `--config` entry, read as a config file is.
+
+    `default` is what Snakemake made of the entry and of config files: a mapping keeps what only a
+    file says.
+    """
+    found = yaml_reader.read_typed(key, text)
+    if isinstance(found, Mapping) and isinstance(default, Mapping):
+        return config_overrides.overlay(default, found)
+    return found
+
+
+def code(module: str) -> str:
+    """Return a file that changes exactly if the code behind `python -m module` does.
+
+    Rules list it as an input in place of the source files, so that an edited docstring, comment or
+    error message runs nothing again.
+    """
+    path, text = STATE / "code" / module, f"{code_digest.digest(module)}\n"
+    known = path.read_text(encoding="utf-8") if path.is_file() else None
+    if known != text:
+        atomic.write_atomically(path, text)
+    if known is None:
+        # Nothing is known about results that are older than the sources themselves.
+        newest = max(source.stat().st_mtime_ns for source in code_digest.closure(module))
+        os.utime(path, ns=(newest, newest))
+    return str(path)
+
+
+def prose(module: str) -> list[str]:
+    """Return the source files behind `python -m module`, for rules that print their docstrings."""
+    return [os.path.relpath(path) for path in code_digest.closure(module)]
+
+
+def reference() -> str:
+    """The numbers that a run is compared with."""
+    return os.path.relpath(code_digest.REFERENCE)
+
+
+PARTS = (
+    *("float64", "float32", "primitives", "narrow", "accuracy"),
+    *("memory", "workers", "starts", "whole"),
+)
+"""What `snakemake benchmark` measures, part by part."""
+
+
+def benchmarks(part: str) -> list[str]:
+    """What a part of the benchmarks depends on: what measures, and the code that is timed."""
+    own = [f"benchmarks/{name}.py" for name in ("contestants", "measure", "slabs")]
+    timed = ["sqrtdk.experiments.scaling.measure", "sqrtdk.jobs.trace"]
+    if part in ("starts", "whole"):
+        timed += [
+            "sqrtdk.workflow.targets",
+            "sqrtdk.report.__main__",
+            "sqrtdk.experiments.scaling.figures",
+        ]
+    return [*own, *map(code, timed)]
+
+
+def pages() -> list[str]:
+    """The templates, styles and captions of the report."""
+    folders = (code_digest.PACKAGE / "report", code_digest.PACKAGE / "experiments")
+    files = (path for folder in folders for path in folder.rglob("*.*"))
+    return sorted(os.path.relpath(path) for path in files if path.suffix not in (".py", ".pyc"))
