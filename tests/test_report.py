@@ -386,7 +386,7 @@ def test_crossings_are_numbers_with_intervals_or_words(tmp_path: Path) -> None:
     check(text)
     assert cells_of(text, "crossings") == [
         ["half of the entropy gone", "7.0 (6.8 to 7.2) exact 7.094"],
-        ["2 ln nk: all of it gone, in the limit of many keys", "5.55"],
+        ["2 ln nk: all of the entropy gone, in the limit of many keys", "5.55"],
         ["grad_logits", "rms", "none up to 1024 exact 8536"],
         ["median", "4.65"],
         ["grad_q", "rms", "never none up to 1024"],
@@ -465,9 +465,13 @@ def gated(z: float) -> pd.DataFrame:
 def test_the_gate_stands_beside_the_answer(tmp_path: Path, z: float, verdict: str) -> None:
     frame = gated(z)
     found = check(render(build(tmp_path, frame)))
-    count = int(frame["z"].notna().sum())
+    # Every z is the same, so each draw has one distinct mean.
+    count = frame[frame["z"].notna()].groupby(list(summary.DRAW)).ngroups
     (score,) = summary.normal_scores(np.array([z]), np.array([20]))
-    line = f"{count} means, rms of z {score:.2f}, largest |z| {score:.1f}, {verdict}."
+    line = (
+        f"{count} distinct means of {count} draws, rms of z {score:.2f}, "
+        f"largest |z| {score:.1f}, {verdict}."
+    )
     assert f"Measurement against theory: {line}" in found.words("answer")
     low, high = summary.RMS_Z
     assert f"is between {low} and {high} and the largest" in found.words("method")
