@@ -21,7 +21,15 @@ if not Path(sqrtdk.__file__).samefile(SOURCE / "sqrtdk" / "__init__.py"):
     )
 
 try:
-    from sqrtdk.workflow import PARTS, Workflow, benchmarks, code, pages, prose, reference
+    from sqrtdk.workflow import (
+        PARTS,
+        Workflow,
+        benchmarks,
+        code,
+        pages,
+        prose,
+        reference,
+    )
 
     flow = Workflow(config, workflow.configfiles)
 except ModuleNotFoundError as error:
@@ -104,6 +112,7 @@ rule configure:
 
 rule measure:
     "Measure one shard: some seeds and scale rules of one grid point."
+
     # The code is not an input: a shard's name ends in a digest of it.
     output:
         "results/shards/{experiment}/{shard}.csv",

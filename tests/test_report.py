@@ -541,7 +541,7 @@ def test_a_run_of_half_precision_alone_has_its_own_answer_method_and_table(tmp_p
     method = found.words("method")
     assert "total variation distance" in method
     assert "chain rule" not in method
-    assert "From which" not in method
+    assert "Crossings in" not in method
     head = text.partition('id="table-precision-weight_error"')[2].partition("</thead>")[0]
     names = [bare(x) for x in re.findall(r"<th [^>]*>(.*?)</th>", head)]
     both = [plain(f"order = {order}") for order in ("before", "after")]
