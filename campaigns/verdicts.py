@@ -266,8 +266,8 @@ def tallies(of: Population, repeats: int, sizes: Sequence[int] = SIZES) -> Itera
 HEAD = """# How often a verdict is wrong by chance
 
 `python -m campaigns.verdicts --repeats {repeats} --population {population}` writes this page. The
-rules are in `src/sqrtdk/stats/decisions.py`. `claims.csv` and the report state the rule of each claim
-before its numbers. The claims about training are in [verdicts-trained.md](verdicts-trained.md), the
+rules are in `src/sqrtdk/stats/decisions.py`. `claims.csv` and the report state the rule of each
+claim before its numbers. The claims about training are in [verdicts-trained.md](verdicts-trained.md), the
 intervals in [statistics.md](statistics.md).
 
 - A rule uses a 95 % interval over seeds. It returns "true" or "false" only if the whole interval is
