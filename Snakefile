@@ -21,7 +21,15 @@ if not Path(sqrtdk.__file__).samefile(SOURCE / "sqrtdk" / "__init__.py"):
     )
 
 try:
-    from sqrtdk.workflow.targets import PARTS, Workflow, benchmarks, code, pages, prose, reference
+    from sqrtdk.workflow.targets import (
+        PARTS,
+        Workflow,
+        benchmarks,
+        code,
+        pages,
+        prose,
+        reference,
+    )
 
     flow = Workflow(config, workflow.configfiles)
 except ModuleNotFoundError as error:

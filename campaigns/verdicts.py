@@ -267,8 +267,8 @@ HEAD = """# How often a verdict is wrong by chance
 
 `python -m campaigns.verdicts --repeats {repeats} --population {population}` writes this page. The
 rules are in `src/sqrtdk/stats/decisions.py`. `claims.csv` and the report state the rule of each
-claim before its numbers. The claims about training are in [verdicts-trained.md](verdicts-trained.md), the
-intervals in [statistics.md](statistics.md).
+claim before its numbers. The claims about training are in
+[verdicts-trained.md](verdicts-trained.md), the intervals in [statistics.md](statistics.md).
 
 - A rule uses a 95 % interval over seeds. It returns "true" or "false" only if the whole interval is
   on one side of the threshold. Otherwise the claim is undecided, and more seeds may decide it.
