@@ -63,7 +63,6 @@ def test_an_installed_copy_measures_and_runs_the_pipeline_in_an_empty_folder(
     run(tmp_path, python, "-m", "sqrtdk.workflow", *words)
     report = tmp_path / "results/mine/report.html"
     assert "worked_example-attention" in report.read_text(encoding="utf-8")
-    # Without an argument: the same configurations as in the repository.
     listed = run(tmp_path, python, "-m", "sqrtdk.run", "--help")
     assert listed == by_hand(tmp_path, "--help").stdout
     load = (
