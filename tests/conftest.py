@@ -14,9 +14,11 @@ import pytest
 import warm
 from hypothesis import HealthCheck, settings
 
-# First, because it sets the BLAS threads that must be set before NumPy loads.
 import sqrtdk
-from sqrtdk.config import overrides
+from sqrtdk.system import threads
+
+# Before a test module imports NumPy: results depend on it, as those of jobs do.
+threads.use_one()
 
 ROOT = Path(sqrtdk.__file__).resolve().parents[2]
 
@@ -134,6 +136,8 @@ def composed() -> dict[str, Any]:
     """The smoke configuration as Hydra composes it."""
     from hydra import compose, initialize_config_dir
     from omegaconf import OmegaConf
+
+    from sqrtdk.config import overrides
 
     with initialize_config_dir(str(overrides.CONF), version_base="1.3"):
         found = OmegaConf.to_container(compose("config", ["grid=smoke"]), resolve=True)
