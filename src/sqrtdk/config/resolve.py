@@ -115,7 +115,7 @@ def _share_arms(
     takers = [
         name for name in names if follows_flat(name, "scaling") and "scaling" not in own[name]
     ]
-    narrow = [name for name in takers if EXPERIMENTS[name].FACTORS_ONLY]
+    narrow = [name for name in takers if EXPERIMENTS[name].scalar_scale_only]
     left_out = [name for name in given if name in rules and not scale_rules.is_factor(rules[name])]
     if not left_out or not narrow:
         return {}, []
@@ -177,7 +177,7 @@ def _experiment(
     name: str, layers: Mapping[str, Mapping[str, Any]], entries: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
     """One experiment's settings: later layers over earlier ones, every key checked."""
-    keys = {key.name: key for key in EXPERIMENTS[name].KEYS}
+    keys = {key.name: key for key in EXPERIMENTS[name].keys}
     merged: dict[str, Any] = {}
     for where, layer in layers.items():
         for key in layer:
