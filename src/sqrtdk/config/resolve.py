@@ -17,7 +17,7 @@ from sqrtdk.config.run import SEEDS, Run
 from sqrtdk.config.values import as_word, check_value, refuse_repeat, to_list
 from sqrtdk.config.yaml_reader import NAME, read
 from sqrtdk.core import scale_rules
-from sqrtdk.experiments.registry import EXAMPLES, EXPERIMENTS
+from sqrtdk.experiments.registry import EXAMPLES, EXPERIMENTS, LEFT_OUT
 from sqrtdk.schema import Key
 
 
@@ -163,7 +163,7 @@ def _chosen(composed: Mapping[str, Any]) -> list[str]:
     given = composed.get("experiment") or {}
     if not isinstance(given, Mapping):
         raise refuse("experiment", given, "a mapping from experiment to its keys")
-    blocks = list(given) or list(EXPERIMENTS)
+    blocks = [name for name in given if name not in LEFT_OUT] or list(EXPERIMENTS)
     wanted = composed.get("experiments")
     listed = blocks if wanted is None else to_list("experiments", wanted)
     for name in listed:

@@ -23,6 +23,9 @@ ORDER = (
 )
 """The order of the report; experiments that are not listed follow by name."""
 
+LEFT_OUT: set[str] = set()
+"""Names of experiments that cannot be imported."""
+
 FOLDER = Path(__file__).resolve().parent
 
 
@@ -43,6 +46,7 @@ def find() -> dict[str, Experiment]:
         except Exception as error:
             reason = f"{type(error).__name__}: {errors.one_line(error)}"
             stdio.warn(f"experiment {name} is left out: {reason}")
+            LEFT_OUT.add(name)
         else:
             found[name] = one
     return found

@@ -1,5 +1,6 @@
 """What the Snakefile needs to know: the run, its shards, and what each rule depends on."""
 
+import ast
 import hashlib
 import json
 import math
@@ -336,10 +337,18 @@ def _milliseconds(experiment: Experiment, slab: planning.Slab) -> float:
 
 
 def _modules(experiment: str, *names: str) -> list[str]:
-    """Return those of some modules of an experiment's folder that it has."""
+    """Return those of some modules of an experiment's folder that it has and that can be read."""
     folder = code_digest.PACKAGE / "experiments" / experiment
-    found = [name for name in dict.fromkeys(names) if (folder / f"{name}.py").is_file()]
+    found = [name for name in dict.fromkeys(names) if _is_python(folder / f"{name}.py")]
     return [f"sqrtdk.experiments.{experiment}.{name}" for name in found]
+
+
+def _is_python(path: Path) -> bool:
+    try:
+        ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return False
+    return True
 
 
 def compose(
