@@ -18,7 +18,6 @@ from sqrtdk.config import compose as config_compose
 from sqrtdk.config import errors, limits, yaml_reader
 from sqrtdk.config import overrides as config_overrides
 from sqrtdk.config import run as config_run
-from sqrtdk.experiments import statements
 from sqrtdk.experiments.base import Experiment
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.jobs import exact_curves, merge
@@ -216,11 +215,12 @@ class Workflow:
 
     def answering(self) -> list[str]:
         """Return the tables that the concept check is answered from, of those that the run has."""
+        # The questions are not loaded for it: they need pandas, and every start would wait for it.
         return [
             self.table(name, table)
-            for name, question in statements.questions()
-            if name in self.experiments
-            for table in question.needs
+            for name in self.experiments
+            if _modules(name, "questions")
+            for table in EXPERIMENTS[name].judged_by
         ]
 
     def verified(self) -> list[str]:
