@@ -73,6 +73,10 @@ class Claim:
     settings and table. `also` names experiments of the same shape whose subjects count too, where
     a run has them. `table` is the table of the experiment that decides. `lacking` is the reason
     where the experiment has nothing to judge. `caveat` is a condition that no run can remove.
+
+    `experiment` is set from the folder that the claim is in. `lead` is its place among the findings
+    that open the report, if it is one of them. The claim with the `role` of a gate compares
+    measurement with theory.
     """
 
     claim: str
@@ -84,8 +88,10 @@ class Claim:
     vectors: Literal["unrelated", "related"] | None = None
     about: tuple[Literal["unrelated", "related"], ...] = ()
     caveat: str = ""
-    experiment: str = "scaling"
+    experiment: str = ""
     also: tuple[str, ...] = ()
     subjects: Callable[[Mapping[str, Any], pd.DataFrame], Sequence[Subject]] | None = None
     lacking: str = ""
     table: str = "summary"
+    lead: int = 0
+    role: Literal["", "gate"] = ""

@@ -14,7 +14,7 @@ from sqrtdk import schema
 from sqrtdk.core.attention import Floats, attention, project
 from sqrtdk.core.gradients import gradients
 from sqrtdk.core.metrics import row_metrics
-from sqrtdk.experiments.cells import Cell, main
+from sqrtdk.experiments.cells import Cell
 from sqrtdk.schema import Column, Key
 from sqrtdk.storage.tables import Row
 
@@ -34,9 +34,6 @@ SEED = replace(
 
 KEYS: tuple[Key, ...] = (SEED,)
 WITHIN: tuple[str, ...] = ()
-FACTORS_ONLY = True
-HAS_THEORY = False
-ROW = "One row per entry of an array."
 
 
 class Array(NamedTuple):
@@ -167,7 +164,3 @@ def measure(seed: int, scale: float) -> list[Row]:
 def _names(word: str, count: int) -> list[str]:
     """Names of rows or columns; that of a single number needs no place."""
     return [word] if word == "all" else [f"{word} {place}" for place in range(1, count + 1)]
-
-
-if __name__ == "__main__":
-    main(cells, KEYS, COLUMNS)
