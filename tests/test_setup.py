@@ -12,27 +12,14 @@ import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import yaml
 from conftest import HANG, ROOT, Run
+from container import UNKNOWN, checkout
 
 from sqrtdk import home
-
-UNKNOWN = 12345
-"""A user id that no system has a name for."""
-
-NOT_COPIED = shutil.ignore_patterns(
-    ".git",
-    ".venv",
-    ".uv",
-    ".cache",
-    ".snakemake",
-    "results",
-    "__pycache__",
-    ".*_cache",
-    ".hypothesis",
-)
 
 SITE = Path(importlib.util.find_spec("snakemake").origin).parents[1]  # type: ignore[union-attr, arg-type]
 
@@ -44,12 +31,6 @@ case "$1" in
     sync) test ! -e '{log}.offline' ;;
 esac
 """
-
-
-def checkout(folder: Path) -> Path:
-    """Copy the project without what is installed or computed."""
-    shutil.copytree(ROOT, folder, ignore=NOT_COPIED)
-    return folder
 
 
 def bare_environment(folder: Path) -> Path:
@@ -600,109 +581,41 @@ def test_a_user_without_any_home_gets_one(monkeypatch: pytest.MonkeyPatch, tmp_p
 # Containers
 
 
-Container = tuple[Path, Callable[..., Run]]
-"""A checkout, and a function that runs it as a user who owns nothing."""
-
-
-def as_unknown_user() -> list[str]:
-    """Return what starts a command as an unknown user id, without network."""
-    if os.getuid() != 0 or sys.platform != "linux":
-        pytest.skip("only root of a Linux machine can be another user")
-    user = ["setpriv", f"--reuid={UNKNOWN}", f"--regid={UNKNOWN}", "--clear-groups"]
-    for prefix in (["unshare", "--net", *user], user):
-        if (
-            shutil.which(prefix[0])
-            and subprocess.run([*prefix, "true"], check=False).returncode == 0
-        ):
-            return prefix
-    pytest.skip("setpriv is not installed")
-
-
-def python_of_everybody(prefix: list[str]) -> str:
-    """Return a Python, 3.11 or newer, that another user can run."""
-    code = "import ensurepip, os, sys; os.stat(sys.executable); assert sys.version_info >= (3, 11)"
-    for python in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
-        command = [*prefix, str(Path(python).resolve()), "-c", code]
-        if subprocess.run(command, capture_output=True, check=False).returncode == 0:
-            return str(Path(python).resolve())
-    pytest.skip("other users can run no Python 3.11 or newer here")
-
-
-@pytest.fixture(scope="module")
-def container(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Container]:
-    """A checkout that was set up by root, and a function that runs it as an unknown user id.
-
-    That user has a home that cannot be written to, and no network.
-    """
-    prefix = as_unknown_user()
-    python = python_of_everybody(prefix)
-    top = tmp_path_factory.mktemp("container")
-    # Others may enter the folders of pytest no more than root's home.
-    root = checkout(Path("/tmp") / f"sqrtdk-{os.getpid()}-{top.name}" / "ein Projekt ü")
-    try:
-        path = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
-        command = [python, str(root / "run.py"), "--version"]
-        done = subprocess.run(
-            command, env=os.environ | path, capture_output=True, text=True, check=False
-        )
-        if "cannot install" in done.stderr:
-            pytest.skip("no registry of packages can be reached")
-        assert done.returncode == 0, done.stderr
-
-        def run(*arguments: str, cwd: Path = root) -> Run:
-            return subprocess.run(
-                [*prefix, python, str(root / "run.py"), *arguments],
-                cwd=cwd,
-                env=path | {"HOME": "/", "UV_OFFLINE": "1", "LC_ALL": "C"},
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-
-        yield root, run
-    finally:
-        shutil.rmtree(root.parent)
-
-
-def give(folder: Path) -> None:
-    """Give a folder to the unknown user."""
-    for path in (folder, *folder.rglob("*")):
-        os.chown(path, UNKNOWN, UNKNOWN, follow_symlinks=False)
+@pytest.fixture
+def container_runs(smoke_runs: dict[str, Any]) -> dict[str, Any]:
+    """How commands of a user ended who has no name, no home to write to and no network."""
+    if smoke_runs["unavailable"]:
+        pytest.skip(smoke_runs["unavailable"])
+    return smoke_runs
 
 
 def test_a_checkout_that_cannot_be_written_to_computes_into_another_folder(
-    container: Container,
+    container_runs: dict[str, Any],
 ) -> None:
-    root, run = container
-    out = root.parent / "out"
-    out.mkdir()
-    give(out)
-    done = run("--config", "experiments=worked_example", cwd=out)
-    assert done.returncode != 0
-    assert "sqrtdk: " in done.stderr.splitlines()[-1]
-    assert "Traceback" not in done.stderr
-    done = run("--directory", ".", "--config", "experiments=worked_example", cwd=out)
+    refused = container_runs["unwritable"]
+    assert refused.returncode != 0
+    assert "sqrtdk: " in refused.stderr.splitlines()[-1]
+    assert "Traceback" not in refused.stderr
+    done = container_runs["elsewhere"]
     assert done.returncode == 0, done.stderr
+    out = container_runs["folder"].with_name("other")
     assert (out / "results/default/report.html").stat().st_size > 0
 
 
 def test_the_smoke_run_works_for_an_unknown_user_without_home_and_network(
-    container: Container,
+    container_runs: dict[str, Any],
 ) -> None:
-    root, run = container
-    give(root)
-    dry = run("-n", "--config", "grid=smoke")
+    dry, done = container_runs["dry"], container_runs["smoke"]
     assert dry.returncode == 0, dry.stderr
-    done = run("--config", "grid=smoke")
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
-    assert (root / "results/default/report.html").stat().st_size > 0
-    record = (root / "results/default/provenance.json").read_text(encoding="utf-8")
+    results = container_runs["folder"] / "results"
+    assert (results / "smoke/report.html").stat().st_size > 0
+    record = (results / "smoke/provenance.json").read_text(encoding="utf-8")
     assert f"uid{UNKNOWN}" not in record
     # Where matplotlib finds no place, each job makes its fonts' cache again and says so.
-    logs = [path.read_text(encoding="utf-8") for path in (root / "results").rglob("*.log")]
+    logs = [path.read_text(encoding="utf-8") for path in results.rglob("*.log")]
+    assert logs
     assert not [text for text in logs if "temporary cache directory" in text]
 
 
