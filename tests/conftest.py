@@ -96,35 +96,40 @@ def in_process(
 
 @pytest.fixture(scope="session")
 def smoke_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """How each command of the session's smoke run ended, `folder`, and why it is of the usual user.
+    """How each command of the session's smoke run ended, and the folders of what they made.
 
-    It is made once for all of pytest's worker processes: as an unknown user (`container`), and as
-    the usual one where that cannot be, of which `unavailable` says why.
+    It is made once for all of pytest's worker processes, as an unknown user (`container`). Where
+    that cannot be, of which `unavailable` says why, or with another Python, which may have other
+    versions of the packages, the usual user makes one too.
     """
     base = tmp_path_factory.getbasetemp()
     # The folders of all worker processes have the same parent.
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "smoke"
-    folder.mkdir(exist_ok=True)
-    ended = folder.with_suffix(".json")
-    with folder.with_suffix(".lock").open("w") as lock:
+    top = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "runs"
+    top.mkdir(exist_ok=True)
+    ended = top / "ended.json"
+    with (top / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         # The other workers would fail the same way, and take as long.
         if not ended.exists():
             found: dict[str, Any] = {}
+            folder = top / "container"
+            folder.mkdir()
             try:
-                found = container.build(folder, SMOKE)
+                found |= container.build(folder, SMOKE)
             except container.UnavailableError as why:
                 found["unavailable"] = str(why)
-                for name in ("smoke", "again"):
+            if found.get("python") != list(sys.version_info[:2]):
+                folder = top / "usual"
+                folder.mkdir()
+                for name in ("usual", "again"):
                     done = process(folder, "snakemake", "-s", str(ROOT / "Snakefile"), *SMOKE)
                     found[name] = (done.returncode, done.stdout, done.stderr)
+            found["folder"] = str(folder)
             ended.write_text(json.dumps(found), encoding="utf-8")
     known = json.loads(ended.read_text(encoding="utf-8"))
-    why = known.pop("unavailable", "")
     return {
-        "folder": folder,
-        "unavailable": why,
-        **{name: container.Done(*done) for name, done in known.items()},
+        name: container.Done(*value) if name in container.RUNS else value
+        for name, value in known.items()
     }
 
 
@@ -134,10 +139,9 @@ def smoke(smoke_runs: dict[str, Any]) -> Path:
 
     Read it or copy it, never change it.
     """
-    assert smoke_runs["smoke"].returncode == 0, smoke_runs["smoke"].stderr
-    folder = smoke_runs["folder"]
-    assert isinstance(folder, Path)
-    return folder
+    done = smoke_runs.get("usual", smoke_runs.get("smoke"))
+    assert done.returncode == 0, done.stderr
+    return Path(smoke_runs["folder"])
 
 
 @pytest.fixture

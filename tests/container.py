@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import sqrtdk
 
@@ -28,6 +28,10 @@ NOT_COPIED = shutil.ignore_patterns(
     ".*_cache",
     ".hypothesis",
 )
+
+
+RUNS = ("unwritable", "elsewhere", "dry", "smoke", "again", "usual")
+"""Names of the commands whose ends are told."""
 
 
 class UnavailableError(Exception):
@@ -78,8 +82,10 @@ def give(folder: Path, owner: int) -> None:
         os.chown(path, owner, owner, follow_symlinks=False)
 
 
-def build(folder: Path, smoke: tuple[str, ...]) -> dict[str, Done]:
+def build(folder: Path, smoke: tuple[str, ...]) -> dict[str, Any]:
     """Set a checkout up as root and run it as the unknown user; return how each command ended.
+
+    `python` of the result is the version that it ran with.
 
     `folder` gets the smoke run of these arguments, and `folder`/../other the result of a small run
     into a folder other than the checkout, which could not be written to then.
@@ -88,7 +94,7 @@ def build(folder: Path, smoke: tuple[str, ...]) -> dict[str, Done]:
     prefix = as_unknown_user()
     python = python_of_everybody(prefix)
     # Others may enter the folders of pytest no more than root's home.
-    root = checkout(Path("/tmp") / f"sqrtdk-{os.getpid()}-{folder.parent.name}" / "ein Projekt ü")
+    root = checkout(Path("/tmp") / f"sqrtdk-{os.getpid()}" / "ein Projekt ü")
     try:
         path = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
         command = [python, str(root / "run.py"), "--version"]
@@ -114,12 +120,15 @@ def build(folder: Path, smoke: tuple[str, ...]) -> dict[str, Done]:
         out.mkdir()
         give(out, UNKNOWN)
         small = ("--config", "experiments=worked_example")
-        found = {"unwritable": run(*small, cwd=out)}
+        found: dict[str, Any] = {"unwritable": run(*small, cwd=out)}
         found["elsewhere"] = run("--directory", ".", *small, cwd=out)
         give(root, UNKNOWN)
         found["dry"] = run("-n", *smoke)
         found["smoke"] = run(*smoke)
         found["again"] = run(*smoke)
+        show = "import sys; print(*sys.version_info[:2])"
+        version = subprocess.check_output([python, "-c", show], text=True)
+        found["python"] = [int(part) for part in version.split()]
         give(root.parent, 0)
         # With the times of the files, which Snakemake knows.
         for name in ("results", ".snakemake"):

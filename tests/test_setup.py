@@ -87,6 +87,26 @@ def machine(tmp_path: Path, environment: Path) -> Machine:
     return Machine(tmp_path, environment)
 
 
+@pytest.fixture(scope="module")
+def ready(tmp_path_factory: pytest.TempPathFactory, environment: Path) -> Machine:
+    """A machine whose checkout is set up, for tests that leave it as it is."""
+    machine = Machine(tmp_path_factory.mktemp("ready"), environment)
+    machine.run("--version")
+    return machine
+
+
+@pytest.fixture
+def finished(machine: Machine, ready: Machine) -> Machine:
+    """A machine whose checkout is set up, as a run of its own would leave it."""
+    venv = machine.root / ".venv"
+    shutil.copytree(ready.root / ".venv", venv, symlinks=True)
+    mark = (venv / "sqrtdk.json").read_text(encoding="utf-8")
+    assert str(ready.root) in mark
+    text = mark.replace(str(ready.root), str(machine.root))
+    (venv / "sqrtdk.json").write_text(text, encoding="utf-8")
+    return machine
+
+
 def loaded(path: Path) -> ModuleType:
     """Return run.py as a module."""
     spec = importlib.util.spec_from_file_location("run_of_a_test", path)
@@ -112,22 +132,19 @@ def test_the_first_command_sets_up_and_the_next_one_asks_nobody(machine: Machine
 
 
 def test_a_finished_environment_is_used_without_network_after_files_were_touched(
-    machine: Machine,
+    finished: Machine,
 ) -> None:
-    machine.run("--version")
-    machine.turn_off_network()
+    finished.turn_off_network()
     for name in ("pyproject.toml", "uv.lock", "src/sqrtdk/__init__.py"):
-        (machine.root / name).touch()
-    assert machine.run("--version").returncode == 0
+        (finished.root / name).touch()
+    assert finished.run("--version").returncode == 0
 
 
-def test_another_lock_is_installed(machine: Machine) -> None:
-    machine.run("--version")
-    machine.calls()
-    with (machine.root / "uv.lock").open("a", encoding="utf-8") as file:
+def test_another_lock_is_installed(finished: Machine) -> None:
+    with (finished.root / "uv.lock").open("a", encoding="utf-8") as file:
         file.write("# newer\n")
-    machine.run("--version")
-    assert machine.calls() == ["sync"]
+    finished.run("--version")
+    assert finished.calls() == ["sync"]
 
 
 def lose_python(venv: Path) -> None:
@@ -171,14 +188,12 @@ def lose_everything(venv: Path) -> None:
     ],
 )  # fmt: skip
 def test_a_half_finished_or_damaged_environment_is_set_up_again(
-    machine: Machine, damage: Callable[[Path], None]
+    finished: Machine, damage: Callable[[Path], None]
 ) -> None:
-    machine.run("--version")
-    machine.calls()
-    damage(machine.root / ".venv")
-    again = machine.run("--version")
+    damage(finished.root / ".venv")
+    again = finished.run("--version")
     assert again.returncode == 0, again.stderr
-    assert machine.calls()[-1] == "sync"
+    assert finished.calls()[-1] == "sync"
 
 
 def test_a_set_up_that_fails_ends_with_one_line_and_the_next_one_starts_over(
@@ -294,41 +309,37 @@ def test_variables_are_kept_if_they_only_say_where_to_fetch_from(
 # Copied and moved
 
 
-def test_a_copy_runs_its_own_code_and_works_without_the_original(machine: Machine) -> None:
-    machine.run("--version")
-    original, machine.root = machine.root, machine.folder / "a cöpy"
-    shutil.copytree(original, machine.root, symlinks=True)
+def test_a_copy_runs_its_own_code_and_works_without_the_original(finished: Machine) -> None:
+    original, finished.root = finished.root, finished.folder / "a cöpy"
+    shutil.copytree(original, finished.root, symlinks=True)
     shutil.rmtree(original)
-    machine.turn_off_network()
-    with (machine.root / "src/sqrtdk/storage/tables.py").open("a", encoding="utf-8") as file:
+    finished.turn_off_network()
+    with (finished.root / "src/sqrtdk/storage/tables.py").open("a", encoding="utf-8") as file:
         file.write('\nimport sys\nprint("code of the copy", file=sys.stderr)\n')
-    done = machine.run("results/default/config.yaml")
+    done = finished.run("results/default/config.yaml")
     assert done.returncode == 0, done.stderr
     assert "code of the copy" in done.stderr
-    log = machine.root / "results/default/logs/configure.log"
+    log = finished.root / "results/default/logs/configure.log"
     assert "code of the copy" in log.read_text(encoding="utf-8")
-    by_path = [f"{machine.root}/.venv/bin/python", "-c", "import sqrtdk; print(sqrtdk.__file__)"]
+    by_path = [f"{finished.root}/.venv/bin/python", "-c", "import sqrtdk; print(sqrtdk.__file__)"]
     found = subprocess.run(by_path, env={}, capture_output=True, text=True, check=True)
-    assert Path(found.stdout.strip()) == machine.root / "src/sqrtdk/__init__.py"
+    assert Path(found.stdout.strip()) == finished.root / "src/sqrtdk/__init__.py"
 
 
-def test_a_moved_folder_works_without_network(machine: Machine) -> None:
-    machine.run("--version")
-    machine.root = machine.root.rename(machine.folder / "moved")
-    machine.turn_off_network()
-    done = machine.run("--version")
+def test_a_moved_folder_works_without_network(finished: Machine) -> None:
+    finished.root = finished.root.rename(finished.folder / "moved")
+    finished.turn_off_network()
+    done = finished.run("--version")
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_scripts_of_another_folder_are_replaced(machine: Machine) -> None:
-    machine.run("--version")
-    machine.calls()
+def test_scripts_of_another_folder_are_replaced(finished: Machine) -> None:
     for name in ("snakemake", "pytest"):
-        script = machine.root / ".venv" / "bin" / name
+        script = finished.root / ".venv" / "bin" / name
         script.write_text("#!/elsewhere/.venv/bin/python\n", encoding="utf-8")
-    lose_the_mark(machine.root / ".venv")
-    machine.run("--version")
-    assert machine.calls() == ["sync", "sync"]
+    lose_the_mark(finished.root / ".venv")
+    finished.run("--version")
+    assert finished.calls() == ["sync", "sync"]
 
 
 def snakemake_of(root: Path, environment: Path, *arguments: str, **variables: str) -> Run:
@@ -415,14 +426,6 @@ def test_run_py_can_be_executed() -> None:
 
 
 # Other folders
-
-
-@pytest.fixture(scope="module")
-def ready(tmp_path_factory: pytest.TempPathFactory, environment: Path) -> Machine:
-    """A machine whose checkout is set up."""
-    machine = Machine(tmp_path_factory.mktemp("ready"), environment)
-    machine.run("--version")
-    return machine
 
 
 def test_files_on_the_command_line_are_relative_to_where_the_user_is(
@@ -584,7 +587,7 @@ def test_a_user_without_any_home_gets_one(monkeypatch: pytest.MonkeyPatch, tmp_p
 @pytest.fixture
 def container_runs(smoke_runs: dict[str, Any]) -> dict[str, Any]:
     """How commands of a user ended who has no name, no home to write to and no network."""
-    if smoke_runs["unavailable"]:
+    if "unavailable" in smoke_runs:
         pytest.skip(smoke_runs["unavailable"])
     return smoke_runs
 
@@ -598,7 +601,7 @@ def test_a_checkout_that_cannot_be_written_to_computes_into_another_folder(
     assert "Traceback" not in refused.stderr
     done = container_runs["elsewhere"]
     assert done.returncode == 0, done.stderr
-    out = container_runs["folder"].with_name("other")
+    out = Path(container_runs["folder"]).with_name("other")
     assert (out / "results/default/report.html").stat().st_size > 0
 
 
@@ -609,7 +612,7 @@ def test_the_smoke_run_works_for_an_unknown_user_without_home_and_network(
     assert dry.returncode == 0, dry.stderr
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
-    results = container_runs["folder"] / "results"
+    results = Path(container_runs["folder"]).with_name("container") / "results"
     assert (results / "smoke/report.html").stat().st_size > 0
     record = (results / "smoke/provenance.json").read_text(encoding="utf-8")
     assert f"uid{UNKNOWN}" not in record
