@@ -1,6 +1,7 @@
 """Shared by several test modules: Snakemake as a user runs it, and a finished smoke run."""
 
 import fcntl
+import json
 import os
 import runpy
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import container
 import pytest
 import warm
 from hypothesis import HealthCheck, settings
@@ -49,22 +51,21 @@ def environment() -> dict[str, str]:
 def snakemake(folder: Path, *arguments: str, root: Path = ROOT) -> Run:
     """Run Snakemake on the project at `root`, with its results in `folder`."""
     words = ("-s", str(root / "Snakefile"), "-d", str(folder), *arguments)
-    if root != ROOT:
-        return process(folder, "snakemake", *words, PYTHONPATH=str(root / "src"))
-    return warm.run(folder, "snakemake", *words, environment=environment(), limit=HANG)
+    variables = environment() | {"PYTHONPATH": str(root / "src")}
+    return warm.run(folder, "snakemake", *words, environment=variables, limit=HANG)
 
 
 def by_hand(folder: Path, *arguments: str) -> Run:
     """Run `python -m sqrtdk.run` in `folder`."""
-    return process(folder, "sqrtdk.run", *arguments)
+    return warm.run(folder, "sqrtdk.run", *arguments, environment=environment(), limit=HANG)
 
 
-def process(folder: Path, module: str, *arguments: str, **variables: str) -> Run:
+def process(folder: Path, module: str, *arguments: str) -> Run:
     """Run `python -m MODULE` in `folder`, as a process of its own from the start."""
     return subprocess.run(
         [sys.executable, "-m", module, *arguments],
         cwd=folder,
-        env=environment() | variables,
+        env=environment(),
         capture_output=True,
         text=True,
         timeout=HANG,
@@ -96,25 +97,53 @@ def in_process(
 
 
 @pytest.fixture(scope="session")
-def smoke(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a finished run of everything on the smoke grid, `results/smoke`.
+def smoke_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """How each command of the session's smoke run ended, and the folders of what they made.
 
-    It is made once for all of pytest's worker processes. Read it or copy it, never change it.
+    It is made once for all of pytest's worker processes, as an unknown user (`container`). Where
+    that cannot be, of which `unavailable` says why, or with another Python, which may have other
+    versions of the packages, the usual user makes one too.
     """
     base = tmp_path_factory.getbasetemp()
     # The folders of all worker processes have the same parent.
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "smoke"
-    folder.mkdir(exist_ok=True)
-    failed = folder.with_suffix(".failed")
-    with folder.with_suffix(".lock").open("w") as lock:
+    top = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "runs"
+    top.mkdir(exist_ok=True)
+    ended = top / "ended.json"
+    with (top / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "results/smoke/report.html").exists() and not failed.exists():
-            done = process(folder, "snakemake", "-s", str(ROOT / "Snakefile"), *SMOKE)
-            if done.returncode:
-                # The other workers would fail the same way, and take as long.
-                failed.write_text(done.stderr, encoding="utf-8")
-        assert not failed.exists(), failed.read_text(encoding="utf-8")
-    return folder
+        # The other workers would fail the same way, and take as long.
+        if not ended.exists():
+            found: dict[str, Any] = {}
+            folder = top / "container"
+            folder.mkdir()
+            try:
+                found |= container.build(folder, SMOKE)
+            except container.UnavailableError as why:
+                found["unavailable"] = str(why)
+            if found.get("python") != list(sys.version_info[:2]):
+                folder = top / "usual"
+                folder.mkdir()
+                for name in ("usual", "again"):
+                    done = process(folder, "snakemake", "-s", str(ROOT / "Snakefile"), *SMOKE)
+                    found[name] = (done.returncode, done.stdout, done.stderr)
+            found["folder"] = str(folder)
+            ended.write_text(json.dumps(found), encoding="utf-8")
+    known = json.loads(ended.read_text(encoding="utf-8"))
+    return {
+        name: container.Done(*value) if name in container.RUNS else value
+        for name, value in known.items()
+    }
+
+
+@pytest.fixture(scope="session")
+def smoke(smoke_runs: dict[str, Any]) -> Path:
+    """A folder with a finished run of everything on the smoke grid, `results/smoke`.
+
+    Read it or copy it, never change it.
+    """
+    done = smoke_runs.get("usual", smoke_runs.get("smoke"))
+    assert done.returncode == 0, done.stderr
+    return Path(smoke_runs["folder"])
 
 
 @pytest.fixture

@@ -12,27 +12,14 @@ import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import yaml
 from conftest import HANG, ROOT, Run
+from container import UNKNOWN, checkout
 
 from sqrtdk import home
-
-UNKNOWN = 12345
-"""A user id that no system has a name for."""
-
-NOT_COPIED = shutil.ignore_patterns(
-    ".git",
-    ".venv",
-    ".uv",
-    ".cache",
-    ".snakemake",
-    "results",
-    "__pycache__",
-    ".*_cache",
-    ".hypothesis",
-)
 
 SITE = Path(importlib.util.find_spec("snakemake").origin).parents[1]  # type: ignore[union-attr, arg-type]
 
@@ -44,12 +31,6 @@ case "$1" in
     sync) test ! -e '{log}.offline' ;;
 esac
 """
-
-
-def checkout(folder: Path) -> Path:
-    """Copy the project without what is installed or computed."""
-    shutil.copytree(ROOT, folder, ignore=NOT_COPIED)
-    return folder
 
 
 def bare_environment(folder: Path) -> Path:
@@ -106,6 +87,26 @@ def machine(tmp_path: Path, environment: Path) -> Machine:
     return Machine(tmp_path, environment)
 
 
+@pytest.fixture(scope="module")
+def ready(tmp_path_factory: pytest.TempPathFactory, environment: Path) -> Machine:
+    """A machine whose checkout is set up, for tests that leave it as it is."""
+    machine = Machine(tmp_path_factory.mktemp("ready"), environment)
+    machine.run("--version")
+    return machine
+
+
+@pytest.fixture
+def finished(machine: Machine, ready: Machine) -> Machine:
+    """A machine whose checkout is set up, as a run of its own would leave it."""
+    venv = machine.root / ".venv"
+    shutil.copytree(ready.root / ".venv", venv, symlinks=True)
+    mark = (venv / "sqrtdk.json").read_text(encoding="utf-8")
+    assert str(ready.root) in mark
+    text = mark.replace(str(ready.root), str(machine.root))
+    (venv / "sqrtdk.json").write_text(text, encoding="utf-8")
+    return machine
+
+
 def loaded(path: Path) -> ModuleType:
     """Return run.py as a module."""
     spec = importlib.util.spec_from_file_location("run_of_a_test", path)
@@ -131,22 +132,19 @@ def test_the_first_command_sets_up_and_the_next_one_asks_nobody(machine: Machine
 
 
 def test_a_finished_environment_is_used_without_network_after_files_were_touched(
-    machine: Machine,
+    finished: Machine,
 ) -> None:
-    machine.run("--version")
-    machine.turn_off_network()
+    finished.turn_off_network()
     for name in ("pyproject.toml", "uv.lock", "src/sqrtdk/__init__.py"):
-        (machine.root / name).touch()
-    assert machine.run("--version").returncode == 0
+        (finished.root / name).touch()
+    assert finished.run("--version").returncode == 0
 
 
-def test_another_lock_is_installed(machine: Machine) -> None:
-    machine.run("--version")
-    machine.calls()
-    with (machine.root / "uv.lock").open("a", encoding="utf-8") as file:
+def test_another_lock_is_installed(finished: Machine) -> None:
+    with (finished.root / "uv.lock").open("a", encoding="utf-8") as file:
         file.write("# newer\n")
-    machine.run("--version")
-    assert machine.calls() == ["sync"]
+    finished.run("--version")
+    assert finished.calls() == ["sync"]
 
 
 def lose_python(venv: Path) -> None:
@@ -190,14 +188,12 @@ def lose_everything(venv: Path) -> None:
     ],
 )  # fmt: skip
 def test_a_half_finished_or_damaged_environment_is_set_up_again(
-    machine: Machine, damage: Callable[[Path], None]
+    finished: Machine, damage: Callable[[Path], None]
 ) -> None:
-    machine.run("--version")
-    machine.calls()
-    damage(machine.root / ".venv")
-    again = machine.run("--version")
+    damage(finished.root / ".venv")
+    again = finished.run("--version")
     assert again.returncode == 0, again.stderr
-    assert machine.calls()[-1] == "sync"
+    assert finished.calls()[-1] == "sync"
 
 
 def test_a_set_up_that_fails_ends_with_one_line_and_the_next_one_starts_over(
@@ -313,41 +309,37 @@ def test_variables_are_kept_if_they_only_say_where_to_fetch_from(
 # Copied and moved
 
 
-def test_a_copy_runs_its_own_code_and_works_without_the_original(machine: Machine) -> None:
-    machine.run("--version")
-    original, machine.root = machine.root, machine.folder / "a cöpy"
-    shutil.copytree(original, machine.root, symlinks=True)
+def test_a_copy_runs_its_own_code_and_works_without_the_original(finished: Machine) -> None:
+    original, finished.root = finished.root, finished.folder / "a cöpy"
+    shutil.copytree(original, finished.root, symlinks=True)
     shutil.rmtree(original)
-    machine.turn_off_network()
-    with (machine.root / "src/sqrtdk/storage/tables.py").open("a", encoding="utf-8") as file:
+    finished.turn_off_network()
+    with (finished.root / "src/sqrtdk/storage/tables.py").open("a", encoding="utf-8") as file:
         file.write('\nimport sys\nprint("code of the copy", file=sys.stderr)\n')
-    done = machine.run("results/default/config.yaml")
+    done = finished.run("results/default/config.yaml")
     assert done.returncode == 0, done.stderr
     assert "code of the copy" in done.stderr
-    log = machine.root / "results/default/logs/configure.log"
+    log = finished.root / "results/default/logs/configure.log"
     assert "code of the copy" in log.read_text(encoding="utf-8")
-    by_path = [f"{machine.root}/.venv/bin/python", "-c", "import sqrtdk; print(sqrtdk.__file__)"]
+    by_path = [f"{finished.root}/.venv/bin/python", "-c", "import sqrtdk; print(sqrtdk.__file__)"]
     found = subprocess.run(by_path, env={}, capture_output=True, text=True, check=True)
-    assert Path(found.stdout.strip()) == machine.root / "src/sqrtdk/__init__.py"
+    assert Path(found.stdout.strip()) == finished.root / "src/sqrtdk/__init__.py"
 
 
-def test_a_moved_folder_works_without_network(machine: Machine) -> None:
-    machine.run("--version")
-    machine.root = machine.root.rename(machine.folder / "moved")
-    machine.turn_off_network()
-    done = machine.run("--version")
+def test_a_moved_folder_works_without_network(finished: Machine) -> None:
+    finished.root = finished.root.rename(finished.folder / "moved")
+    finished.turn_off_network()
+    done = finished.run("--version")
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_scripts_of_another_folder_are_replaced(machine: Machine) -> None:
-    machine.run("--version")
-    machine.calls()
+def test_scripts_of_another_folder_are_replaced(finished: Machine) -> None:
     for name in ("snakemake", "pytest"):
-        script = machine.root / ".venv" / "bin" / name
+        script = finished.root / ".venv" / "bin" / name
         script.write_text("#!/elsewhere/.venv/bin/python\n", encoding="utf-8")
-    lose_the_mark(machine.root / ".venv")
-    machine.run("--version")
-    assert machine.calls() == ["sync", "sync"]
+    lose_the_mark(finished.root / ".venv")
+    finished.run("--version")
+    assert finished.calls() == ["sync", "sync"]
 
 
 def snakemake_of(root: Path, environment: Path, *arguments: str, **variables: str) -> Run:
@@ -434,14 +426,6 @@ def test_run_py_can_be_executed() -> None:
 
 
 # Other folders
-
-
-@pytest.fixture(scope="module")
-def ready(tmp_path_factory: pytest.TempPathFactory, environment: Path) -> Machine:
-    """A machine whose checkout is set up."""
-    machine = Machine(tmp_path_factory.mktemp("ready"), environment)
-    machine.run("--version")
-    return machine
 
 
 def test_files_on_the_command_line_are_relative_to_where_the_user_is(
@@ -600,109 +584,41 @@ def test_a_user_without_any_home_gets_one(monkeypatch: pytest.MonkeyPatch, tmp_p
 # Containers
 
 
-Container = tuple[Path, Callable[..., Run]]
-"""A checkout, and a function that runs it as a user who owns nothing."""
-
-
-def as_unknown_user() -> list[str]:
-    """Return what starts a command as an unknown user id, without network."""
-    if os.getuid() != 0 or sys.platform != "linux":
-        pytest.skip("only root of a Linux machine can be another user")
-    user = ["setpriv", f"--reuid={UNKNOWN}", f"--regid={UNKNOWN}", "--clear-groups"]
-    for prefix in (["unshare", "--net", *user], user):
-        if (
-            shutil.which(prefix[0])
-            and subprocess.run([*prefix, "true"], check=False).returncode == 0
-        ):
-            return prefix
-    pytest.skip("setpriv is not installed")
-
-
-def python_of_everybody(prefix: list[str]) -> str:
-    """Return a Python, 3.11 or newer, that another user can run."""
-    code = "import ensurepip, os, sys; os.stat(sys.executable); assert sys.version_info >= (3, 11)"
-    for python in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
-        command = [*prefix, str(Path(python).resolve()), "-c", code]
-        if subprocess.run(command, capture_output=True, check=False).returncode == 0:
-            return str(Path(python).resolve())
-    pytest.skip("other users can run no Python 3.11 or newer here")
-
-
-@pytest.fixture(scope="module")
-def container(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Container]:
-    """A checkout that was set up by root, and a function that runs it as an unknown user id.
-
-    That user has a home that cannot be written to, and no network.
-    """
-    prefix = as_unknown_user()
-    python = python_of_everybody(prefix)
-    top = tmp_path_factory.mktemp("container")
-    # Others may enter the folders of pytest no more than root's home.
-    root = checkout(Path("/tmp") / f"sqrtdk-{os.getpid()}-{top.name}" / "ein Projekt ü")
-    try:
-        path = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
-        command = [python, str(root / "run.py"), "--version"]
-        done = subprocess.run(
-            command, env=os.environ | path, capture_output=True, text=True, check=False
-        )
-        if "cannot install" in done.stderr:
-            pytest.skip("no registry of packages can be reached")
-        assert done.returncode == 0, done.stderr
-
-        def run(*arguments: str, cwd: Path = root) -> Run:
-            return subprocess.run(
-                [*prefix, python, str(root / "run.py"), *arguments],
-                cwd=cwd,
-                env=path | {"HOME": "/", "UV_OFFLINE": "1", "LC_ALL": "C"},
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-
-        yield root, run
-    finally:
-        shutil.rmtree(root.parent)
-
-
-def give(folder: Path) -> None:
-    """Give a folder to the unknown user."""
-    for path in (folder, *folder.rglob("*")):
-        os.chown(path, UNKNOWN, UNKNOWN, follow_symlinks=False)
+@pytest.fixture
+def container_runs(smoke_runs: dict[str, Any]) -> dict[str, Any]:
+    """How commands of a user ended who has no name, no home to write to and no network."""
+    if "unavailable" in smoke_runs:
+        pytest.skip(smoke_runs["unavailable"])
+    return smoke_runs
 
 
 def test_a_checkout_that_cannot_be_written_to_computes_into_another_folder(
-    container: Container,
+    container_runs: dict[str, Any],
 ) -> None:
-    root, run = container
-    out = root.parent / "out"
-    out.mkdir()
-    give(out)
-    done = run("--config", "experiments=worked_example", cwd=out)
-    assert done.returncode != 0
-    assert "sqrtdk: " in done.stderr.splitlines()[-1]
-    assert "Traceback" not in done.stderr
-    done = run("--directory", ".", "--config", "experiments=worked_example", cwd=out)
+    refused = container_runs["unwritable"]
+    assert refused.returncode != 0
+    assert "sqrtdk: " in refused.stderr.splitlines()[-1]
+    assert "Traceback" not in refused.stderr
+    done = container_runs["elsewhere"]
     assert done.returncode == 0, done.stderr
+    out = Path(container_runs["folder"]).with_name("other")
     assert (out / "results/default/report.html").stat().st_size > 0
 
 
 def test_the_smoke_run_works_for_an_unknown_user_without_home_and_network(
-    container: Container,
+    container_runs: dict[str, Any],
 ) -> None:
-    root, run = container
-    give(root)
-    dry = run("-n", "--config", "grid=smoke")
+    dry, done = container_runs["dry"], container_runs["smoke"]
     assert dry.returncode == 0, dry.stderr
-    done = run("--config", "grid=smoke")
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
-    assert (root / "results/default/report.html").stat().st_size > 0
-    record = (root / "results/default/provenance.json").read_text(encoding="utf-8")
+    results = Path(container_runs["folder"]).with_name("container") / "results"
+    assert (results / "smoke/report.html").stat().st_size > 0
+    record = (results / "smoke/provenance.json").read_text(encoding="utf-8")
     assert f"uid{UNKNOWN}" not in record
     # Where matplotlib finds no place, each job makes its fonts' cache again and says so.
-    logs = [path.read_text(encoding="utf-8") for path in (root / "results").rglob("*.log")]
+    logs = [path.read_text(encoding="utf-8") for path in results.rglob("*.log")]
+    assert logs
     assert not [text for text in logs if "temporary cache directory" in text]
 
 

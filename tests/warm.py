@@ -1,9 +1,11 @@
 """Run `python -m MODULE` without its imports: in a fork of a process that has them.
 
-Half of the time of a short Snakemake run is the import of Snakemake. Each of pytest's processes
-starts one server, and each run is a fork of it with its own arguments, folder, environment and
-output. The modules of this project are not loaded beforehand, so a run loads those of the test.
-Tests of the process itself (signals, kills, closed streams) use a process of their own.
+Half of the time of a short Snakemake run is the import of Snakemake, and most of that of a job is
+the import of pandas and matplotlib. Each of pytest's processes starts one server, and each run and
+each job of a run is a fork of it with its own arguments, folder, environment and streams. The
+modules of this project are not loaded beforehand, so a run loads those of the test.
+Tests of the process itself (signals, kills, closed streams) use processes of their own, with jobs
+of their own, and so does the session's smoke run.
 """
 
 import atexit
@@ -12,6 +14,8 @@ import json
 import os
 import runpy
 import select
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -19,80 +23,131 @@ import traceback
 from functools import cache
 from pathlib import Path
 
+import job
+
 Run = subprocess.CompletedProcess[str]
+
+LOADED = (
+    *("numpy", "hydra", "omegaconf", "snakemake.cli", "pandas", "jinja2", "psutil"),
+    *("scipy.optimize", "scipy.special", "scipy.stats"),
+    *("matplotlib.figure", "matplotlib.backends.backend_agg", "matplotlib.backends.backend_svg"),
+)
+
+JOB = """#!/bin/sh
+case "$1 $2" in "-m sqrtdk."*) exec '{python}' -IS '{code}' '{socket}' "$@" ;; esac
+exec '{python}' "$@"
+"""
+"""What a run finds as `python`."""
 
 
 def run(
     folder: Path, module: str, *arguments: str, environment: dict[str, str], limit: float
 ) -> Run:
     """Run a module in a folder; raises subprocess.TimeoutExpired after `limit` seconds."""
-    server = _server()
-    assert server.stdin is not None
-    assert server.stdout is not None
+    place = _server()
+    words = [module, *arguments]
+    path = os.pathsep.join([str(place), environment.get("PATH", os.defpath)])
     with tempfile.TemporaryDirectory() as scratch:
-        streams = [Path(scratch, name) for name in ("out", "err")]
-        request = {
-            "module": module, "arguments": arguments, "folder": str(folder),
-            "environment": environment, "streams": [str(stream) for stream in streams],
-        }  # fmt: skip
-        print(json.dumps(request), file=server.stdin, flush=True)
-        if not select.select([server.stdout], [], [], limit)[0]:
-            server.kill()
-            _server.cache_clear()
-            raise subprocess.TimeoutExpired([module, *arguments], limit)
-        code = int(server.stdout.readline())
-        out, err = (stream.read_text(encoding="utf-8") for stream in streams)
-    return subprocess.CompletedProcess([module, *arguments], code, out, err)
+        out, err = (Path(scratch, name) for name in ("out", "err"))
+        with open(os.devnull) as nothing, out.open("w") as said, err.open("w") as warned:
+            streams = [stream.fileno() for stream in (nothing, said, warned)]
+            variables = environment | {"PATH": path}
+            try:
+                code = job.ask(f"{place}/socket", words, str(folder), variables, streams, limit)
+            except TimeoutError:
+                raise subprocess.TimeoutExpired(words, limit) from None
+        return Run(words, code, out.read_text("utf-8"), err.read_text("utf-8"))
 
 
 @cache
-def _server() -> subprocess.Popen[str]:
+def _server() -> Path:
+    """Start the server; return the folder with its socket and with the `python` of its runs."""
+    scratch = tempfile.TemporaryDirectory()
+    place = Path(scratch.name)
+    python = place / "python"
+    text = JOB.format(python=sys.executable, code=job.__file__, socket=place / "socket")
+    python.write_text(text, encoding="utf-8")
+    python.chmod(0o755)
     server = subprocess.Popen(
-        [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        [sys.executable, __file__, str(place / "socket")],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         # A process with threads, as BLAS starts them, cannot be forked.
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     )  # fmt: skip
-    # It ends with its input.
-    atexit.register(server.communicate)
-    return server
+    assert server.stdout is not None
+    assert server.stdout.readline() == b"ready\n"
+
+    def end() -> None:
+        # It ends with its input.
+        server.communicate()
+        scratch.cleanup()
+
+    atexit.register(end)
+    return place
 
 
-def serve() -> None:
-    """Answer each request on standard input with the exit code of its run."""
-    for module in ("numpy", "hydra", "omegaconf", "snakemake.cli"):
+def serve(place: str) -> None:
+    """Fork for each request on a socket, until standard input ends."""
+    for module in LOADED:
         importlib.import_module(module)
     assert not [name for name in sys.modules if name.split(".")[0] == "sqrtdk"]
     assert len(os.listdir("/proc/self/task")) == 1
-    for line in sys.stdin:
-        request = json.loads(line)
-        pid = os.fork()
-        if pid == 0:
-            # Nothing may come back into this loop, of which there would be two.
-            try:
-                code = _run(**request)
-            except BaseException:
-                traceback.print_exc()
-                code = 1
-            os._exit(code)
-        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+    # Those of the code under test come with each request.
+    own = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[1:] = [entry for entry in sys.path[1:] if entry not in own]
+    signal.signal(signal.SIGCHLD, _reap)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
+        listening.bind(place)
+        listening.listen(64)
+        print("ready", flush=True)
+        while listening in select.select([listening, sys.stdin], [], [])[0]:
+            line, _ = listening.accept()
+            if os.fork() == 0:
+                # Nothing may come back into this loop, of which there would be two.
+                try:
+                    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                    listening.close()
+                    _answer(line)
+                finally:
+                    os._exit(1)
+            line.close()
 
 
-def _run(
-    module: str, arguments: list[str], folder: str, environment: dict[str, str], streams: list[str]
-) -> int:
+def _reap(number: int, frame: object) -> None:
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        pass
+
+
+def _answer(line: socket.socket) -> None:
+    _, streams, _, _ = socket.recv_fds(line, 1, 3)
+    with line.makefile(encoding="utf-8") as reader:
+        request = json.loads(reader.readline())
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    try:
+        code = _run(**request)
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    line.sendall(str(code).encode())
+    os._exit(code)
+
+
+def _run(words: list[str], folder: str, environment: dict[str, str]) -> int:
     """Run a module as the interpreter would; return its exit code."""
-    for number, path in enumerate([os.devnull, *streams]):
-        opened = os.open(path, os.O_RDWR | os.O_CREAT)
-        os.dup2(opened, number)
-        os.close(opened)
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
-    sys.path[0] = folder
-    sys.argv = [module, *arguments]
+    paths = environment.get("PYTHONPATH", "")
+    sys.path[:1] = [folder, *(paths.split(os.pathsep) if paths else [])]
+    sys.argv = words
     code = 0
     try:
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        runpy.run_module(words[0], run_name="__main__", alter_sys=True)
     except SystemExit as ended:
         if isinstance(ended.code, str):
             print(ended.code, file=sys.stderr)
@@ -107,4 +162,4 @@ def _run(
 
 
 if __name__ == "__main__":
-    serve()
+    serve(sys.argv[1])
