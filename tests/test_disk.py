@@ -50,7 +50,7 @@ def test_a_fault_of_a_disk_is_one_line_with_its_place_and_what_to_do(number: int
         assert "\n" not in line
         assert line.startswith("sqrtdk: ")
         assert "/results/x.csv" in line
-        assert "then give the same command again" in line
+        assert "then run the same command again" in line
 
 
 def test_a_fault_without_a_place_is_one_of_the_folder_of_the_run() -> None:
