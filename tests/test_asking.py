@@ -228,7 +228,7 @@ def test_an_experiment_that_was_asked_for_is_not_left_out_but_refused() -> None:
 
 def test_what_a_file_says_of_an_experiment_that_is_not_built_is_noted() -> None:
     found = compose({"experiments": "scaling", "training": {"steps": 4}, "grid": "smoke"})
-    assert found.notes == ("training: not built, so what is set there has no effect",)
+    assert found.notes == ("training: not built, so its settings have no effect",)
 
 
 def test_an_example_that_keeps_its_seed_says_so() -> None:
@@ -337,7 +337,7 @@ def test_seeds_with_gaps_are_counted_as_the_shards_that_they_take() -> None:
 
 def test_a_list_that_no_job_can_be_told_is_refused_first() -> None:
     rates = [1e-3 * (1 + i / 1e5) for i in range(10_000)]
-    with pytest.raises(ConfigError, match=r"^learning_rate: 10,000 values are more than one job"):
+    with pytest.raises(ConfigError, match=r"^learning_rate: 10,000 values are too many"):
         compose({"grid": "smoke", "experiments": "training", "learning_rate": rates})
 
 

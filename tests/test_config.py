@@ -289,7 +289,7 @@ def test_a_key_that_stands_twice_in_a_file_is_refused(tmp_path: Path) -> None:
         (["d_k=4", "d_k=8"], "d_k is given twice"),
         (["grid=smol"], "did you mean smoke?"),
         (["d_k='4"], "is not an override"),
-        (["hydra.no=1"], "how Hydra itself works cannot be changed"),
+        (["hydra.no=1"], "Hydra's own settings cannot be overridden here"),
         (["--config-dir=/tmp"], "option: '--config-dir=/tmp' is not allowed"),
         (["out=/"], "out: '/' is not allowed"),
         (["--multirun", "d_k=range(1,10,0)"], "arg 3 must not be zero"),

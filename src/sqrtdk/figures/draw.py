@@ -1,4 +1,4 @@
-"""What the figure modules do as commands: tables from one folder, figures into another."""
+"""Draw the figures of an experiment as a command: tables from one folder, figures into another."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ Tables = Mapping[str, pd.DataFrame]
 """The tables of an experiment by name."""
 
 Builders = Mapping[str, Callable[[Tables], Figure]]
-"""What draws each figure of an experiment."""
+"""The function that draws each figure of an experiment, by the figure's name."""
 
 
 def draw(experiment: str, build: Builders, **schemas: Sequence[Column]) -> None:
