@@ -320,7 +320,7 @@ def test_the_command_by_hand_ends_with_one_line_and_exit_code_2(
     [
         (["d_k=4,0"], "d_k: 0 is not allowed"),
         (["d_k=4,4"], "the sweep has the cell d_k=4 n_k=64"),
-        (["experiments=scaling,precision"], "a sweep takes one; each has its own columns"),
+        (["experiments=scaling,precision"], "a sweep takes one, because each has its own columns"),
     ],
 )
 def test_a_sweep_that_goes_wrong_on_its_way_says_so_and_writes_no_table(

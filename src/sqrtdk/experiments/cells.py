@@ -1,4 +1,4 @@
-"""What every experiment's job does: measure the cells of one slab and write them as a shard."""
+"""The job shared by all experiments: measure the cells of one slab and write them as a shard."""
 
 import sys
 import traceback
@@ -16,10 +16,10 @@ Cell = tuple[Row, Callable[[], Row | list[Row]]]
 
 
 def rows(cells: Iterable[Cell], columns: Sequence[Column], slab: Row | None = None) -> list[Row]:
-    """Measure cells. One that fails does not stop the others; at the end all failures are named.
+    """Measure all cells; collect failures and report them together.
 
-    Raises SystemExit with a line for each cell that failed. What is no fault of its numbers has
-    its traceback printed before.
+    Raises SystemExit with a line for each cell that failed. Prints a traceback for unexpected
+    errors.
     """
     done: list[Row] = []
     failed: list[str] = []
@@ -41,7 +41,7 @@ def rows(cells: Iterable[Cell], columns: Sequence[Column], slab: Row | None = No
 
 
 def _entries(axes: Row, slab: Row | None) -> str:
-    """Return what the names in a cell's axes stand for, and what to do about it."""
+    """Return the entries that a cell's axes name, and a remedy."""
     if slab is None:
         return ""
     named = [axis for axis in axes if isinstance(slab.get(axis), dict)]
@@ -50,10 +50,11 @@ def _entries(axes: Row, slab: Row | None) -> str:
 
 
 def shared(compute: Callable[..., Any], *lists: Sequence[Any]) -> Callable[..., Any]:
-    """A function of places in lists, for cells that are computed together at its first call.
+    """Return a lookup that computes the whole batch on first use and then returns single results.
 
-    `compute(*lists)` gives lists in lists, one level for each of `lists`. Where it fails, each cell
-    is computed alone, so that only the one that is to blame fails.
+    The lookup takes one index for each of `lists`. `compute(*lists)` returns nested lists, one
+    level for each of `lists`. If it fails, each cell is computed alone, so that only the cells
+    with the error fail.
     """
     kept: list[Any] = []
 
@@ -75,13 +76,13 @@ def shared(compute: Callable[..., Any], *lists: Sequence[Any]) -> Callable[..., 
 
 
 SHAPES: dict[str, tuple[type, ...]] = {"whole": (int,), "number": (int, float)}
-"""The types of a key's values in a slab, where they are not words."""
+"""The types of a key's values in a slab, if they are not text."""
 
 
 def check_slab(slab: Row, keys: Sequence[Key]) -> None:
-    """Refuse what is no slab of an experiment with these keys. Raises MistakeError.
+    """Raise MistakeError for a value that is not a slab of an experiment with these keys.
 
-    Only its shape: the pipeline's slabs are of a configuration that was checked.
+    Checks only the shape, because the slabs of the pipeline come from a checked configuration.
     """
     seeds: Any = slab.get("seeds")
     if not (_are(seeds, (int,)) and len(seeds) == 2 and 0 <= seeds[0] < seeds[1]):
@@ -101,7 +102,7 @@ def check_slab(slab: Row, keys: Sequence[Key]) -> None:
 
 
 def _are(values: Any, types: tuple[type, ...]) -> bool:
-    """Whether something is a list of some types; true and false are no whole numbers."""
+    """Return whether a value is a list of these types; true and false are not whole numbers."""
     return isinstance(values, list) and all(type(one) in types for one in values)
 
 

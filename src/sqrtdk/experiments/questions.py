@@ -1,8 +1,8 @@
-"""The chapter's concept check, answered from what the run measured.
+"""Answer the chapter's concept check from the measurements of a run.
 
 Sentences are fixed and every number in them comes from a table of the run. A conclusion is drawn
-only if the numbers support it, by the same limits as in `claims`. If a run lacks the tables of a
-question, the answer says so.
+only if the numbers support it, with the same limits as in the claims. If a run lacks the tables of
+a question, the answer says so.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ COLUMNS = (
 
 
 def stand_for(series: Sequence[Series]) -> str:
-    """Say what query, key and value stand for, with a query that has a match among the keys."""
+    """Say what query, key and value represent, with a query that has a match among the keys."""
     matched = next((one for one in series if one.axes["inputs"] == "planted"), None)
     alike = [one for one in series if one.unrelated and matched and one.n_k == matched.n_k]
     if matched is None or not alike:
@@ -92,7 +92,7 @@ PATH = (
     "at every distance; queries and keys get theirs through the softmax. Nothing in the formula "
     "knows where a position is, so the order of positions is lost, unless the inputs carry it."
 )
-"""What the formula of attention says of distances; no number of a run is in it."""
+"""What the formula of attention implies for distances, without numbers of a run."""
 
 
 def long_range(table: pd.DataFrame) -> str:

@@ -25,7 +25,7 @@ class Experiment(Protocol):
     KEYS: tuple[Key, ...]
     """The configuration keys that it has."""
     WITHIN: tuple[str, ...]
-    """Axes beside seed and scaling that the cells of one slab share their draw over."""
+    """Axes, other than seed and scaling, over which the cells of one slab share their draw."""
     FACTORS_ONLY: bool
     """Whether it takes only scale rules that are one factor of d_k and n_k."""
     HAS_THEORY: bool
@@ -36,13 +36,13 @@ class Experiment(Protocol):
     """What a row of it is, in a sentence."""
 
     def cells(self, slab: dict[str, Any]) -> Iterable[Cell]:
-        """The cells of one slab."""
+        """Return the cells of one slab."""
 
     def memory(self, slab: dict[str, Any]) -> int:
-        """Bytes that a job holds at its peak beyond what it imports, by the slab's sizes."""
+        """Return the peak memory of a job in bytes, beyond its imports, from the slab's sizes."""
 
     def seconds(self, slab: dict[str, Any]) -> float:
-        """About how long one seed of a slab takes on one core, for the line of progress."""
+        """Return the approximate time of one seed of a slab on one core, for the progress line."""
 
 
 EXPERIMENTS: dict[str, Experiment] = {

@@ -18,7 +18,7 @@ COMPARED = ("scaling", "related")
 
 
 def columns(runs: Sequence[Column]) -> tuple[Column, ...]:
-    """Return the columns of contrasts.csv: the axes of runs.csv but scaling and seed, then these."""
+    """Return the columns of contrasts.csv: the axes of runs.csv but scaling and seed, and these."""
     return (
         *(c for c in runs if c.axis and c.name not in ("scaling", "seed")),
         Column("metric", "Column of runs.csv that is compared.", read=str, axis=True),

@@ -1,7 +1,7 @@
 """Capacity: what a fixed vector holds after long training, against the size of the state.
 
-The cells and columns of `encoder_decoder`, on a grid of their own that is trained much longer, so
-that a state that is too small can be told from one that is not trained yet.
+The cells and columns of `encoder_decoder`, on a separate grid with much longer training, so that a
+state that is too small can be distinguished from one that is not trained enough.
 """
 
 from sqrtdk.experiments.cells import main

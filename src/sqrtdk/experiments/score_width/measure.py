@@ -1,6 +1,6 @@
 """Score width: additive, dot and scaled dot attention against d_k, at several learning rates.
 
-The cells and columns of `encoder_decoder`, on a grid of their own at one source length.
+The cells and columns of `encoder_decoder`, on a separate grid at one source length.
 """
 
 from sqrtdk.experiments.cells import main

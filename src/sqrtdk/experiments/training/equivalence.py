@@ -1,10 +1,9 @@
-"""Make twins.csv: training with scaling, and without it from smaller weights, is the same run.
+"""Compute twins.csv: training with scaling, and without it from smaller weights, is the same run.
 
 Scores and gradients depend on the factor s = 1/√d_k and the projections W only through s W_q W_kᵀ.
 So U = √s W without a factor gives the same attention, and dL/dU = dL/dW / √s. Gradient descent on
-U at rate s r therefore makes the steps that descent on W makes at rate r; and so does Adam, to
-which the size of a gradient does not matter, at rate √s r (its epsilon, which it is measured
-against, over √s).
+U at rate s r therefore takes the same steps as descent on W at rate r. Adam does so at rate √s r,
+because its steps do not depend on the size of a gradient, if its epsilon is divided by √s.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,7 +23,7 @@ from sqrtdk.stats.series import scaled_arm
 from sqrtdk.storage import planning, tables
 
 SEEDS = 12
-"""Seeds at most: two runs are the same or they are not."""
+"""Maximum number of seeds: a few are enough, because two runs are either the same or not."""
 
 COLUMNS = (
     *(schema.axis_column(key) for key in (*rates.TASK, schema.SEED)),
@@ -44,7 +43,7 @@ COLUMNS = (
 
 
 def twin_rate(rate: float, *, factor: float, optimizer: str) -> float:
-    """Return the learning rate without scaling that makes the same steps from smaller weights."""
+    """Return the learning rate that gives the same steps without scaling from smaller weights."""
     return rate * (factor if optimizer == "sgd" else factor**0.5)
 
 
@@ -60,7 +59,7 @@ def twin(
 
 
 def train_twin(slab: dict[str, Any], seed: int, *, rate: float, factor: float) -> list[Point]:
-    """Return the logged points of the twin of a run of `training`."""
+    """Return the logged points of the unscaled run that is equivalent to a run of `training`."""
     batches, held_out = training.draw(slab, seed)
     w_q, w_k = training.projections(slab, seed)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -78,7 +77,7 @@ def train_twin(slab: dict[str, Any], seed: int, *, rate: float, factor: float) -
 def rows(
     settings: Mapping[str, Any], runs: pd.DataFrame, table: pd.DataFrame
 ) -> Iterator[tables.Row]:
-    """Yield a row for each run of the arm that divides by √d_k; none without that arm.
+    """Yield a row for each run of the rule that divides by √d_k; none without that rule.
 
     `runs` is runs.csv and `table` is rates.csv.
     """
@@ -118,9 +117,9 @@ def rows(
 
 
 def _difference(own: np.ndarray, other: np.ndarray) -> float:
-    """Largest difference relative to `own`; of both 0 or both diverged there is none."""
+    """Return the largest difference relative to `own`; 0 where both are 0 or both diverged."""
     same = (own == other) | (np.isnan(own) & np.isnan(other))
     with np.errstate(divide="ignore", invalid="ignore"):
         apart = np.abs(other - own) / np.abs(own)
-    # Where one alone has diverged they differ without bound.
+    # If only one has diverged, the difference is infinite.
     return float(np.max(np.where(same, 0.0, np.nan_to_num(apart, nan=np.inf, posinf=np.inf))))

@@ -1,15 +1,15 @@
-"""Make rates.csv: how fast each arm of `training` learns at every learning rate, and at its best.
+"""Compute rates.csv: how fast each scale rule of `training` learns, at every rate and at its best.
 
-A run that did not reach 90 % counts as infinitely slow, in the median and in its interval, and is
+A run that did not reach 90 % counts as infinitely slow in the median and in its interval, and is
 never left out of an average. So a number of the table may be inf: more than the steps trained.
 
-The best rate looks faster than it is on the seeds that chose it, and the more so the more rates
-are about as good. So what is compared between arms is cross-fitted: the seeds are split into two
+On the seeds that chose it, the best rate looks faster than it is, the more so the more rates are
+about as good. The comparison of scale rules is therefore cross-fitted: the seeds are split into two
 halves, each half chooses a rate, and each seed is reported at the rate that the other half chose.
 
-A ratio of two runs is not always known: of a run that did not get there only a bound is known, by
-the steps trained, and another one for each seed. A ratio of 40 may well be above one that is only
-known to be at least 30. So the ratios have a lower and an upper bound each, and their median too.
+If a run never reached 90 %, its ratio is only bounded, and the bound differs by seed. A ratio of 40
+may well be above one that is only known to be at least 30. Every ratio and their median therefore
+have a lower and an upper bound.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,13 +26,13 @@ from sqrtdk.stats.series import scaled_arm
 from sqrtdk.storage import tables
 
 TASK = (schema.D_K, schema.N_K, training.BATCH_SIZE, training.OPTIMIZER, training.LOSS)
-"""What the arms of one comparison have in common."""
+"""The axes that the scale rules of one comparison share."""
 
 COLUMNS = (
     *(schema.axis_column(key) for key in (*TASK, schema.SCALING, training.LEARNING_RATE)),
     Column("n_seeds", "Number of seeds.", "seeds", read=int),
-    Column("reached", "Of them, those that reached 90 % accuracy.", "seeds", read=int),
-    Column("diverged", "Of them, those that diverged.", "seeds", read=int),
+    Column("reached", "Number of these seeds that reached 90 % accuracy.", "seeds", read=int),
+    Column("diverged", "Number of these seeds that diverged.", "seeds", read=int),
     Column("steps", "Steps trained, so that inf below means more than these.", "steps", read=int),
     Column(
         "steps_to_90",
@@ -136,14 +136,14 @@ COLUMNS = (
 )
 
 Seeds = pd.Series
-"""Steps to 90 % by seed, infinite where not reached."""
+"""Steps to 90 % by seed, infinite if not reached."""
 
 
 class Runs(NamedTuple):
-    """What the runs of one arm did, with a row for each seed and a column for each learning rate.
+    """The runs of one scale rule, with a row for each seed and a column for each learning rate.
 
-    `steps` [n_seeds, n_rates] are those to 90 %, infinite where not reached; `accuracy` and
-    `diverged` are of the last step.
+    `steps` [n_seeds, n_rates] are the steps to 90 %, infinite if not reached; `accuracy` and
+    `diverged` are those after the last step.
     """
 
     seeds: list[int]
@@ -153,13 +153,13 @@ class Runs(NamedTuple):
     diverged: np.ndarray
 
     def at(self, places: Sequence[int]) -> "Runs":
-        """Return the runs of some seeds, by their places."""
+        """Return the runs of some seeds, given by their indices."""
         arrays = (array[list(places)] for array in self[2:])
         return Runs([self.seeds[place] for place in places], self.rates, *arrays)
 
 
 def runs_of(cells: pd.DataFrame) -> Runs:
-    """Return the runs of one arm, by the rows after their last step."""
+    """Return the runs of one scale rule from the rows after their last step."""
 
     def matrix(name: str, empty: float) -> np.ndarray:
         table = cells.pivot_table(
@@ -175,11 +175,12 @@ def runs_of(cells: pd.DataFrame) -> Runs:
 
 
 class Arm(NamedTuple):
-    """One arm of a comparison, by seed.
+    """One scale rule of a comparison, by seed.
 
-    `steps` are those to 90 %, each seed at the rate that the other half of the seeds chose; `rates`
-    are the two rates, of the first half and of the second. `windows` are the decades of learning
-    rates at which the seed ends above 90 %, and `open` is whether some reach an end of the grid.
+    `steps` are the steps to 90 %, each seed at the rate that the other half of the seeds chose.
+    `rates` are the two rates, of the first half and of the second. `windows` are the decades of
+    learning rates at which the seed ends above 90 %, and `open` is whether some windows reach an
+    end of the grid.
     """
 
     steps: Seeds
@@ -199,7 +200,7 @@ def rows(settings: Mapping[str, Any], runs: pd.DataFrame) -> Iterator[tables.Row
 
 
 def rows_of(found: Mapping[str, Runs], settings: Mapping[str, Any]) -> Iterator[tables.Row]:
-    """Yield the rows of one comparison, without what its arms have in common."""
+    """Yield the rows of one comparison, without the axes that its scale rules share."""
     grid, budget = settings["learning_rate"], int(settings["steps"])
     arms = {name: arm_of(one, grid) for name, one in found.items()}
     scaled = arms.get(scaled_arm(settings["scaling"]) or "")
@@ -221,7 +222,7 @@ def rows_of(found: Mapping[str, Runs], settings: Mapping[str, Any]) -> Iterator[
 
 
 def arm_of(runs: Runs, grid: Sequence[float]) -> Arm:
-    """Return an arm of a comparison."""
+    """Return one scale rule of a comparison."""
     places = crossfit(runs)
     works = runs.accuracy >= training.LEVEL
     widths = dict(zip(sorted(set(grid)), _decades(grid), strict=True))
@@ -236,7 +237,7 @@ def arm_of(runs: Runs, grid: Sequence[float]) -> Arm:
 
 
 def crossfit(runs: Runs) -> np.ndarray:
-    """Return, for each seed, the place of the rate that the other half of the seeds chose.
+    """Return, for each seed, the index of the rate that the other half of the seeds chose.
 
     The halves are every other seed. A single seed chooses its own rate.
     """
@@ -249,7 +250,7 @@ def crossfit(runs: Runs) -> np.ndarray:
 
 
 def choose(runs: Runs) -> int:
-    """Return the place of the learning rate that is best for these seeds: see column `best`."""
+    """Return the index of the learning rate that is best for these seeds: see column `best`."""
 
     def rank(place: int) -> tuple[float, int, float]:
         steps = runs.steps[:, place]
@@ -259,7 +260,7 @@ def choose(runs: Runs) -> int:
 
 
 def edge(chosen: Sequence[float], grid: Sequence[float]) -> str:
-    """Return which end of the grid one of the rates is at; empty where none is."""
+    """Return which end of the grid one of the rates is at; empty if none is."""
     lowest, highest = (end in chosen for end in (min(grid), max(grid)))
     if len(set(grid)) == 1:
         return "only"
@@ -267,7 +268,7 @@ def edge(chosen: Sequence[float], grid: Sequence[float]) -> str:
 
 
 def _decades(grid: Sequence[float]) -> list[float]:
-    """Return the decades that each rate of the grid stands for, in rising order.
+    """Return the width in decades that each rate of the grid represents, in rising order.
 
     >>> [round(width, 3) for width in _decades([0.01, 0.1, 10.0])]
     [0.5, 1.5, 1.0]
@@ -278,7 +279,7 @@ def _decades(grid: Sequence[float]) -> list[float]:
 
 
 def _measured(runs: Runs, place: int) -> tables.Row:
-    """Return what the seeds of one arm did at one rate."""
+    """Return the columns of one scale rule at one rate."""
     steps = runs.steps[:, place]
     low, high = median_interval(steps)
     return {
@@ -293,7 +294,7 @@ def _measured(runs: Runs, place: int) -> tables.Row:
 
 
 def _reported(arm: Arm, scaled: Arm | None, budget: int) -> tables.Row:
-    """Return the cross-fitted columns, against the arm that divides by √d_k."""
+    """Return the cross-fitted columns, compared with the rule that divides by √d_k."""
     low, high = median_interval(arm.steps.to_numpy(dtype=float))
     row = {
         "rate_first": arm.rates[0],
@@ -317,15 +318,15 @@ def _mean(name: str, ends: str, seeds: Seeds) -> tables.Row:
 
 
 def compare(seeds: Seeds, scaled: Seeds, budget: int) -> tables.Row:
-    """Return bounds of the median ratio of two arms' steps, paired by seed, and of its interval.
+    """Return bounds of the median ratio of two rules' steps, paired by seed, and of its interval.
 
-    `budget` is the steps trained: what an infinite entry is known to be above.
+    `budget` is the number of steps trained, the lower bound of an infinite entry.
     """
     pair = pd.concat([seeds, scaled], axis=1, join="inner").to_numpy(dtype=float)
     least, most = np.minimum(pair, budget), pair
     with np.errstate(divide="ignore", invalid="ignore"):
         lows, highs = least[:, 0] / most[:, 1], most[:, 0] / least[:, 1]
-    # 0/0: both were there at once, and it may be anything.
+    # 0/0: both start above 90 %, so the ratio may be anything.
     lows = np.where(np.isnan(lows), 0.0, lows)
     highs = np.where(np.isnan(highs), np.inf, highs)
     return {
@@ -338,7 +339,7 @@ def compare(seeds: Seeds, scaled: Seeds, budget: int) -> tables.Row:
 
 def median(values: np.ndarray) -> float:
     """Return the median of values that may be infinite."""
-    # Not np.median, which makes NaN of two infinities.
+    # Not np.median, which returns NaN for two infinities.
     ordered, half = np.sort(values), len(values) // 2
     middle = ordered[[half if len(values) % 2 else half - 1, half]]
     return float(middle[0] if middle[0] == middle[1] else middle.mean())
