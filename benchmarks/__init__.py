@@ -1,8 +1,8 @@
-"""How fast the project is, and how much memory it takes: `snakemake benchmark`."""
+"""Measure the speed and the memory of the project: `snakemake benchmark`."""
 
 from pathlib import Path
 
-# First of all, because it sets one BLAS thread before NumPy loads.
+# First of all, because it limits BLAS to one thread before NumPy loads.
 import sqrtdk
 
 ROOT = Path(sqrtdk.__file__).resolve().parents[2]
