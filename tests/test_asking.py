@@ -376,7 +376,7 @@ def test_a_right_order_is_no_mistake(given: str) -> None:
         ("-q scaling", "sqrtdk: 'scaling' * targets go first"),
         ("--config training.steps=10", "sqrtdk: training.steps: 10 * training='{steps: 10}'"),
         ("--config scale_rules.on.exponent=0.3", "scale_rules='{on: {exponent: 0.3}}'"),
-        ("d_k=4", "sqrtdk: 'd_k=4' is a key and no target; allowed: --config d_k=4"),
+        ("d_k=4", "sqrtdk: 'd_k=4' is a key, not a target; allowed: --config d_k=4"),
         ("--cores 1 ''", "sqrtdk: '' is an empty word"),
     ],
 )

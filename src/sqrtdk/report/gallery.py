@@ -1,4 +1,4 @@
-"""The figures of a run as parts of the page, with their captions."""
+"""Turn the figures of a run into parts of the page, with their captions."""
 
 import itertools
 import re
@@ -15,7 +15,7 @@ from sqrtdk.report.dictionary import read_rows
 EXPERIMENT_FILES = Path(__file__).resolve().parents[1] / "experiments"
 
 LARGEST = 1_500_000
-"""Bytes of a drawing in the page. A larger one, of a grid with dozens of panels, is a picture."""
+"""Maximum bytes of an SVG in the page. Larger ones, with dozens of panels, are shown as PNG."""
 
 SOURCES = {
     "scaling-weights": "scaling/weights.csv",
@@ -23,14 +23,14 @@ SOURCES = {
     "worked_example-projections": "worked_example/runs.csv",
     "worked_example-attention": "worked_example/runs.csv",
     "worked_example-gradients": "worked_example/runs.csv",
-    # Shorter than the summary, and of the same seeds.
+    # Shorter than the summary, with the same seeds.
     **{f"training-{what}": "training/rates.csv" for what in FIGURES["training"]},
 }
-"""The table that says on which seeds a figure rests, where that is not the summary."""
+"""The table with the seeds of a figure, if it is not the summary."""
 
 
 class Caption(NamedTuple):
-    """A figure's words: a title and paragraphs."""
+    """The text of a figure: a title and paragraphs."""
 
     title: str
     paragraphs: list[str]
@@ -47,7 +47,7 @@ class Figure(NamedTuple):
 
 
 def figures(folder: Path, experiments: Iterable[str]) -> list[Figure]:
-    """The run's figures that exist, in the report's order."""
+    """Return the figures of the run that exist, in the report's order."""
     result = []
     for experiment in experiments:
         for what in FIGURES.get(experiment, ()):
@@ -74,7 +74,7 @@ def figures(folder: Path, experiments: Iterable[str]) -> list[Figure]:
 
 
 def read_caption(path: Path, stem: str) -> Caption:
-    """A caption file: a title, a line of =, and paragraphs. Without one, the figure's name."""
+    """Read a caption file: title, a line of =, paragraphs. Without one, use the figure's name."""
     if not path.is_file():
         return Caption(stem.replace("-", ": ", 1).replace("_", " "), [])
     title, _, *body = [*path.read_text(encoding="utf-8").splitlines(), ""]
@@ -84,12 +84,12 @@ def read_caption(path: Path, stem: str) -> Caption:
 
 
 def seeds(rows: list[dict[str, str]]) -> str:
-    """On how many seeds a figure of a table rests. What its bands are, the figure itself says."""
+    """Say how many seeds a figure of a table has. The figure itself explains its bands."""
     if not rows or not {"seed", "n_seeds"} & rows[0].keys():
         return ""
     if "seed" in rows[0]:
         return f"One draw, seed {rows[0]['seed']}."
-    # A metric that some seeds have no number of rests on the others, and says so.
+    # If some seeds lack a metric, its figure says so; count the most seeds of any metric.
     most: dict[tuple[tuple[str, str], ...], int] = {}
     for row in rows:
         at = tuple(itertools.takewhile(lambda item: item[0] != "metric", row.items()))

@@ -1,4 +1,4 @@
-"""The page of a run: everything that the template names, read from the run's folder."""
+"""Render the page of a run: everything that the template needs, read from the run's folder."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -28,7 +28,7 @@ EXPERIMENT_FILES = Path(__file__).resolve().parents[1] / "experiments"
 
 
 def render(folder: Path) -> str:
-    """The whole page of the run in a folder."""
+    """Return the whole page of the run in a folder."""
     environment = Environment(
         loader=FileSystemLoader([HERE, EXPERIMENT_FILES]),
         autoescape=True,
@@ -42,7 +42,7 @@ def render(folder: Path) -> str:
 
 
 def context(folder: Path) -> dict[str, Any]:
-    """Everything that the template names."""
+    """Return all variables of the template."""
     yaml_text = (folder / "config.yaml").read_text(encoding="utf-8")
     settings = yaml_reader.read(folder / "config.yaml")
     listed = settings.get("experiments")
@@ -65,7 +65,7 @@ def context(folder: Path) -> dict[str, Any]:
         if name != "training"
     }
     if "training" in summaries and (path := folder / "training/rates.csv").is_file():
-        # What its summary has at every step and learning rate is no table for a page.
+        # The summary has every step and learning rate, which is too much for a page.
         best = pivots.of_best_rates(frames.read(path, rates.COLUMNS))
         tables["training"] = pivots.pivots("training", best, blocks["training"], pivots.BEST_RATES)
     worked = (
@@ -113,7 +113,7 @@ def context(folder: Path) -> dict[str, Any]:
 
 
 def covered(summaries: Mapping[str, pd.DataFrame]) -> list[str]:
-    """The metrics of a run that have an exact value, in the order of their columns."""
+    """Return the metrics of a run that have an exact value, in the order of their columns."""
     found = {
         metric
         for table in summaries.values()

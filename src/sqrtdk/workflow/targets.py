@@ -1,4 +1,4 @@
-"""What the Snakefile needs to know: the run, its shards, and what each rule depends on."""
+"""Describe the run for the Snakefile: its shards, and what each rule depends on."""
 
 import hashlib
 import json
@@ -35,7 +35,7 @@ ANSWERING = {
     "scaling": ("summary", "contrasts"),
     "reach": ("summary",),
 }
-"""The tables of each experiment that the concept check is answered from."""
+"""The tables of each experiment that the concept check needs."""
 
 JUDGING = {
     "scaling": ("contrasts",),
@@ -43,21 +43,21 @@ JUDGING = {
     "training": ("rates", "twins"),
     "score_width": ("widths",),
 }
-"""The tables of each experiment that claims are judged by, beside its summary."""
+"""The tables of each experiment that its claims need, as well as its summary."""
 
 
 COMPANIONS = {"training": ("projections",), "encoder_decoder": ("capacity", "score_width")}
-"""Experiments that are a second grid of another one's question."""
+"""Experiments that are a second grid for the question of another experiment."""
 
 
 class Workflow:
-    """One run, as Snakemake's `config` describes it. Bad input raises WorkflowError."""
+    """One run, as described by Snakemake's `config`. Bad input raises WorkflowError."""
 
     def __init__(self, values: Mapping[str, Any], files: Sequence[Path] = ()) -> None:
         _prepare_jobs()
         arguments = sys.argv[1:]
         interrupts.install()
-        # Not a parameter of a rule: a new command line alone makes no result stale.
+        # Not a parameter of a rule, because a new command line alone makes no result stale.
         os.environ["SQRTDK_COMMAND"] = _shortened(shlex.join(["snakemake", *arguments]))
         try:
             if "" in arguments:
@@ -77,27 +77,27 @@ class Workflow:
             self.folder = RESULTS / self.name
             self._changed = self._check_what_is_there(files)
         except errors.ConfigError as error:
-            # Not WorkflowError: Snakemake would add lines about its own files to it.
+            # Not WorkflowError, because Snakemake would add lines about its own files.
             sys.exit(f"sqrtdk: {error}")
         except OSError as error:
             # A shard that cannot be read.
             sys.exit(disk.fault(str(error)) or f"sqrtdk: {error}")
         self.experiments = list(self.run.settings)
         self._lock: TextIO | None = None
-        # Once: what the run's own jobs take while it goes on is not to count again.
+        # Measured once, so that the memory of the run's own jobs does not count again.
         self._free = max(1, memory.free_memory())
         self._expect()
 
     def _check_what_is_there(self, files: Sequence[Path]) -> list[Path]:
-        """Name damaged shards whose cells are to be computed again, and return changed files."""
+        """Name damaged shards whose cells will be computed again, and return changed files."""
         damaged = {path for plan in self.plans.values() if plan.missing for path in plan.damaged}
         expected = {SHARDS / "exact" / name for specs in self.exact.values() for name in specs}
         sound = {path: shard_files.sound(path) for path in expected}
         damaged |= {path for path, at in sound.items() if at != path and not at.exists()}
         for path in sorted(damaged):
-            note = "is damaged; what it held is computed again, into another file"
+            note = "is damaged; its cells are computed again, into another file"
             print(f"sqrtdk: {path} {note}", file=sys.stderr)
-        # A configuration that was edited and is given back is no damage.
+        # A configuration that was edited and is passed with --configfile is not damage.
         given = {file.resolve() for file in files}
         changed = [path for path in guards.changed(self.folder) if path.resolve() not in given]
         for path in changed:
@@ -106,10 +106,11 @@ class Workflow:
 
     @property
     def request(self) -> str:
-        """The wanted configuration as a file, newer than config.yaml exactly if they differ.
+        """Return the requested configuration as a file.
 
-        So Snakemake notices a changed grid by time stamp alone, also where its own records are
-        gone, and nothing under results/ changes before a job runs.
+        It is newer than config.yaml exactly if they differ. So Snakemake notices a changed grid from
+        the time stamp alone, even if its own records are gone, and nothing under results/ changes
+        before a job runs.
         """
         text = self.run.to_yaml()
         path = STATE / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.yaml"
@@ -122,15 +123,15 @@ class Workflow:
         return str(path)
 
     def measured(self, experiment: str) -> list[str]:
-        """The shards that hold an experiment's cells."""
+        """Return the shards that hold an experiment's cells."""
         return [str(path) for path in self.plans[experiment].shards]
 
     def expected(self, experiment: str) -> list[str]:
-        """The shards that hold an experiment's exact expectations."""
+        """Return the shards that hold an experiment's exact expectations."""
         return [str(shard_files.sound(SHARDS / "exact" / name)) for name in self.exact[experiment]]
 
     def slab(self, wildcards: Any) -> str:
-        """What one shard job measures, as JSON."""
+        """Return the slab of one shard job, as JSON."""
         return json.dumps(self._slab(wildcards))
 
     def _slab(self, wildcards: Any) -> planning.Slab:
@@ -138,15 +139,15 @@ class Workflow:
         try:
             return self.plans[wildcards.experiment].shards[path]
         except KeyError:
-            raise WorkflowError(f"sqrtdk: {path} is no shard of this configuration") from None
+            raise WorkflowError(f"sqrtdk: {path} is not a shard of this configuration") from None
 
     def points(self, wildcards: Any) -> str:
-        """The points of one shard of expectations, as JSON."""
+        """Return the points of one shard of expectations, as JSON."""
         name = shard_files.first_name(Path(f"{wildcards.points}.csv"))
         for specs in self.exact.values():
             if name in specs:
                 return json.dumps(specs[name])
-        raise WorkflowError(f"sqrtdk: {SHARDS}/exact/{name} is no shard of this configuration")
+        raise WorkflowError(f"sqrtdk: {SHARDS}/exact/{name} is not a shard of this configuration")
 
     def _expect(self) -> None:
         new = {
@@ -162,21 +163,21 @@ class Workflow:
         return f"sqrtdk: {self._changed[0]} {guards.CHANGED}; {guards.REMEDY}"
 
     def tables(self, experiment: str) -> list[str]:
-        """The tables that an experiment's figures are drawn from."""
+        """Return the tables that an experiment's figures are drawn from."""
         return [f"{self.folder}/{experiment}/{name}.csv" for name in TABLES[experiment]]
 
     def summaries(self) -> list[str]:
-        """The summary tables of the run."""
+        """Return the summary tables of the run."""
         sampled = [name for name in self.experiments if name not in EXAMPLES]
         return [f"{self.folder}/{name}/summary.csv" for name in sampled]
 
     def wanted(self, experiment: str) -> list[str]:
-        """What the target of an experiment's name makes: its files, and those that belong to it."""
+        """Return the files of the target with an experiment's name, and its companions' files."""
         belong = [name for name in COMPANIONS.get(experiment, ()) if name in self.experiments]
         return [file for name in (experiment, *belong) for file in self.files(name)]
 
     def files(self, experiment: str) -> list[str]:
-        """Every file of an experiment, so that what was deleted is made again."""
+        """Return every file of an experiment, so that deleted files are made again."""
         figures = self.figures(experiment)
         others = (*ANSWERING.get(experiment, ()), *JUDGING.get(experiment, ()))
         names = dict.fromkeys(("runs", *TABLES[experiment], *others))
@@ -189,17 +190,17 @@ class Workflow:
         ]
 
     def threads(self, wildcards: Any, cores: int | None) -> int:
-        """Cores that a shard job holds: so many that cells in memory at once fit into it.
+        """Return the cores that a shard job occupies, so that all cells in memory fit into it.
 
-        A job computes with one thread; what it holds beyond that keeps other jobs from starting.
-        `cores` are those of the run; on a cluster each job has a machine of its own, and None.
+        A job computes with one thread. The other cores that it occupies keep other jobs from starting.
+        `cores` are those of the run; on a cluster each job has its own machine, and this is None.
         """
         need = EXPERIMENTS[wildcards.experiment].memory(self._slab(wildcards))
         share: float = need / self._free
         return max(1, math.ceil(share * (cores or 1)))
 
     def answering(self) -> list[str]:
-        """The tables that the concept check is answered from, of those that the run has."""
+        """Return the run's tables that the concept check needs."""
         return [
             f"{self.folder}/{name}/{table}.csv"
             for name in self.experiments
@@ -207,7 +208,7 @@ class Workflow:
         ]
 
     def judging(self) -> list[str]:
-        """The tables that claims are judged by, of those that the run has."""
+        """Return the run's tables that the claims need."""
         others = [
             f"{self.folder}/{name}/{table}.csv"
             for name in self.experiments
@@ -216,16 +217,16 @@ class Workflow:
         return [*self.summaries(), *others]
 
     def verified(self) -> list[str]:
-        """The tables that are compared with the reference, of those that the run has."""
+        """Return the run's tables that are compared with the reference."""
         return [f"{self.folder}/scaling/runs.csv"] if "scaling" in self.experiments else []
 
     def figures(self, experiment: str) -> list[str]:
-        """The SVG files of an experiment's figures."""
+        """Return the SVG files of an experiment's figures."""
         return [f"{self.folder}/figures/{experiment}-{what}.svg" for what in FIGURES[experiment]]
 
     def begin(self) -> None:
         """Take the lock of results/, or refuse a second run; open the progress log."""
-        # Snakemake put its handler over ours meanwhile.
+        # Snakemake has replaced our handler in the meantime.
         interrupts.install()
         try:
             RESULTS.mkdir(exist_ok=True)
@@ -235,7 +236,7 @@ class Workflow:
         except lock.LockedError as error:
             raise WorkflowError(
                 f"sqrtdk: another run is at work in {RESULTS}/ ({error}); wait for it or stop it, "
-                "then give this command again"
+                "then run this command again"
             ) from None
         written = [SHARDS, self.folder, RESULTS / "benchmarks"]
         link = guards.links_out(RESULTS, written)
@@ -243,7 +244,7 @@ class Workflow:
             raise WorkflowError(f"sqrtdk: {link} leads out of {RESULTS}/; nothing is written there")
         recovery.sweep(written)
         if self._changed:
-            # Nothing is to be drawn from it, and it may be somebody's work.
+            # Do not draw from the changed file, and do not overwrite it: it may be deliberate.
             raise WorkflowError(self._refusal())
         try:
             progress.keep_log(self.folder / "logs" / "progress.log")
@@ -253,14 +254,14 @@ class Workflow:
 
 def _prepare_jobs() -> None:
     """Set the environment variables that make jobs run this Python and this package's code."""
-    # Also where the environment is not activated.
+    # Works even if the environment is not activated.
     _put_first("PATH", str(Path(sys.executable).parent))
     source = os.environ["SQRTDK_SOURCE"] = str(code_digest.PACKAGE.parent)
     if {"{", "}"} & set(source):
-        # It takes the path of the Snakefile for a pattern.
+        # Snakemake uses the path of the Snakefile as a pattern.
         sys.exit(f"sqrtdk: {source}: Snakemake allows no braces in the name of a folder")
     _put_first("PYTHONPATH", source)
-    # A notebook's or desktop's backend may not exist here.
+    # The backend of a notebook or desktop may not exist here.
     os.environ["MPLBACKEND"] = "agg"
     # Again, because Snakemake may run without the plugin that has done it.
     os.environ.update(home.variables(str(Path(".snakemake/cache").resolve())))
@@ -276,13 +277,13 @@ def _unwritable(error: OSError) -> WorkflowError:
 
 
 def _shortened(command: str) -> str:
-    # Every job has it in its environment, and Linux takes 128 KiB in one variable.
+    # Every job has it in its environment, and Linux limits a variable to 128 KiB.
     most = limits.MOST_BYTES // 4
     return command if len(command) <= most else f"{command[:most]}…"
 
 
 def _milliseconds(experiment: Experiment, slab: planning.Slab) -> float:
-    # A job starts in about half a second.
+    # A job takes about half a second to start.
     start, stop = slab["seeds"]
     return float(1000 * (0.5 + (stop - start) * experiment.seconds(slab)))
 
@@ -290,9 +291,9 @@ def _milliseconds(experiment: Experiment, slab: planning.Slab) -> float:
 def compose(
     values: Mapping[str, Any], files: Sequence[Path] = (), arguments: Sequence[str] = ()
 ) -> config_run.Run:
-    """The run of Snakemake's config mapping, its config files and its command line.
+    """Return the run of Snakemake's config mapping, its config files and its command line.
 
-    Raises ConfigError, also for a key that stands twice: the last would win in silence.
+    Raises ConfigError, also for a repeated key: otherwise the last value would win silently.
     """
     for file in files:
         yaml_reader.read(file)
@@ -304,7 +305,7 @@ def compose(
             given[key] = _read(key, text, given.get(key))
     grammar = given.pop("hydra", "")
     if isinstance(grammar, str):
-        # Snakemake takes quotes from the ends of a value, also where only one of a pair is there.
+        # Snakemake strips quotes from the ends of a value, even if there is only one.
         grammar = dict(typed).get("hydra", grammar)
     if not isinstance(grammar, str):
         raise errors.refuse("hydra", grammar, "Hydra overrides in one string: hydra='d_k=16'")
@@ -317,10 +318,10 @@ def compose(
 
 
 def _read(key: str, text: str, default: Any) -> Any:
-    """Return the value of a `--config` entry, read as a config file is.
+    """Return the value of a `--config` entry, read like a config file.
 
-    `default` is what Snakemake made of the entry and of config files: a mapping keeps what only a
-    file says.
+    `default` is Snakemake's value of the entry and of config files. A mapping keeps the parts that
+    only a file has.
     """
     found = yaml_reader.read_typed(key, text)
     if isinstance(found, Mapping) and isinstance(default, Mapping):
@@ -351,7 +352,7 @@ def prose(module: str) -> list[str]:
 
 
 def reference() -> str:
-    """The numbers that a run is compared with."""
+    """Return the reference numbers that a run is compared with."""
     return os.path.relpath(code_digest.REFERENCE)
 
 
@@ -359,11 +360,11 @@ PARTS = (
     *("float64", "float32", "primitives", "narrow", "accuracy"),
     *("memory", "workers", "starts", "whole"),
 )
-"""What `snakemake benchmark` measures, part by part."""
+"""The parts of `snakemake benchmark`."""
 
 
 def benchmarks(part: str) -> list[str]:
-    """What a part of the benchmarks depends on: what measures, and the code that is timed."""
+    """Return the inputs of a part of the benchmarks: the code that measures and the timed code."""
     own = [f"benchmarks/{name}.py" for name in ("contestants", "measure", "slabs")]
     timed = ["sqrtdk.experiments.scaling.measure", "sqrtdk.jobs.trace"]
     if part in ("starts", "whole"):
@@ -376,7 +377,7 @@ def benchmarks(part: str) -> list[str]:
 
 
 def pages() -> list[str]:
-    """The templates, styles and captions of the report."""
+    """Return the templates, styles and captions of the report."""
     folders = (code_digest.PACKAGE / "report", code_digest.PACKAGE / "experiments")
     files = (path for folder in folders for path in folder.rglob("*.*"))
     return sorted(os.path.relpath(path) for path in files if path.suffix not in (".py", ".pyc"))
