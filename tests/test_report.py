@@ -493,7 +493,7 @@ def test_rules_and_laws_are_those_of_the_configuration(tmp_path: Path) -> None:
     laws = {row[0]: row[1:] for row in cells_of(text, "input_laws")}
     rules = {row[0]: row[1:] for row in cells_of(text, "scale_rules")}
     assert laws["planted"][:2] == ["planted", plain("cosine = 0.5")]
-    assert laws["planted"][2].startswith("Each query has a match: ")
+    assert laws["planted"][2].startswith("Give each query a match: ")
     assert rules["on"][:2] == ["power", plain("exponent = 0.5")]
     # A formula that is a class has its words there.
     assert "Cosine similarity of q and k times scale" in rules["qk"][2]

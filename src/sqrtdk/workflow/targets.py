@@ -108,9 +108,9 @@ class Workflow:
     def request(self) -> str:
         """Return the requested configuration as a file.
 
-        It is newer than config.yaml exactly if they differ. So Snakemake notices a changed grid from
-        the time stamp alone, even if its own records are gone, and nothing under results/ changes
-        before a job runs.
+        It is newer than config.yaml exactly if they differ. So Snakemake notices a changed grid
+        from its time stamp alone, even if Snakemake's records are lost, and nothing under results/
+        changes before a job runs.
         """
         text = self.run.to_yaml()
         path = STATE / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.yaml"
@@ -190,10 +190,11 @@ class Workflow:
         ]
 
     def threads(self, wildcards: Any, cores: int | None) -> int:
-        """Return the cores that a shard job occupies, so that all cells in memory fit into it.
+        """Return the cores that a shard job occupies, so that all of its cells fit into memory.
 
-        A job computes with one thread. The other cores that it occupies keep other jobs from starting.
-        `cores` are those of the run; on a cluster each job has its own machine, and this is None.
+        A job computes with one thread. The other cores that it occupies keep other jobs from
+        starting. `cores` are those of the run; on a cluster each job has its own machine, and this
+        is None.
         """
         need = EXPERIMENTS[wildcards.experiment].memory(self._slab(wildcards))
         share: float = need / self._free
