@@ -1,4 +1,4 @@
-"""List the sentences of the chapter with their rules, in its order."""
+"""The sentences of the chapter with their rules, in its order."""
 
 from sqrtdk.claims import readings as claims_readings
 from sqrtdk.claims.claim import Claim

@@ -1,4 +1,4 @@
-"""Every experiment by its name, which is also its file in conf/experiment/."""
+"""Register every experiment under its name, which is also its file in conf/experiment/."""
 
 from collections.abc import Iterable
 from typing import Any, Protocol
@@ -18,7 +18,7 @@ from sqrtdk.schema import Column, Key
 
 
 class Experiment(Protocol):
-    """What the module of an experiment has."""
+    """The interface of an experiment's measuring module."""
 
     __doc__: str | None
 
@@ -27,13 +27,13 @@ class Experiment(Protocol):
     WITHIN: tuple[str, ...]
     """Axes, other than seed and scaling, over which the cells of one slab share their draw."""
     FACTORS_ONLY: bool
-    """Whether it takes only scale rules that are one factor of d_k and n_k."""
+    """True if it takes only scale rules that are one factor of d_k and n_k."""
     HAS_THEORY: bool
-    """Whether its columns are those that `theory` has expectations of."""
+    """True if `theory` has expectations for its columns."""
     COLUMNS: tuple[Column, ...]
     """The columns of its runs.csv."""
     ROW: str
-    """What a row of it is, in a sentence."""
+    """The meaning of one of its rows, in a sentence."""
 
     def cells(self, slab: dict[str, Any]) -> Iterable[Cell]:
         """Return the cells of one slab."""
@@ -59,8 +59,8 @@ EXPERIMENTS: dict[str, Experiment] = {
 }
 
 EXAMPLES = frozenset({"worked_example"})
-"""Experiments that are one example, not a sample: keys for all experiments leave their numbers
-alone, and nothing is summarized over their seeds."""
+"""Experiments that are one example, not a sample: keys for all experiments do not change their
+numbers, and nothing is summarized over their seeds."""
 
 
 FIGURES = {

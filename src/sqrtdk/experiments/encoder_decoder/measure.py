@@ -22,7 +22,7 @@ from sqrtdk.storage.tables import Row
 READER = Key(
     "reader",
     "choice",
-    "What the answer is read from: the last state alone (fixed), or all states through attention "
+    "How the answer is computed: from the last state only (fixed), or all states through attention "
     "with additive, dot-product or scaled dot-product scores.",
     choices=model.READERS,
 )
@@ -94,14 +94,14 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "reached_90",
         f"1 if the accuracy was {SOLVED} or more at this or an earlier logged step, else 0; the "
-        "mean over seeds is the share of them that got there.",
+        "mean over seeds is the share of seeds that reached it.",
         "share",
         counted=(1,),
     ),
     Column(
         "steps_to_90",
         f"First logged step at which the accuracy was {SOLVED} or more. Empty as long as it was "
-        "not, so that a mean is over the seeds that got there alone.",
+        "not, so that a mean is only over the seeds that reached it.",
         "steps",
         optional=True,
     ),

@@ -31,7 +31,7 @@ def half_precision(whole: Whole) -> Reading:
     """Judge whether fewer scores overflow float16 with the scale before the product than after."""
     found = _orders(whole.table, "float16")
     if not found:
-        raise MissingError("the run has not float16 with both orders and a scale other than 1")
+        raise MissingError("the run lacks float16 with both orders and a scale other than 1")
     overflowing = [one for one in found if max(one.after.mean, one.before.mean) > 0]
     if not overflowing:
         raise MissingError("no float16 score overflows; larger inputs or a larger d_k may")

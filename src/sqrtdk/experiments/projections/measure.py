@@ -37,7 +37,7 @@ RELATION = Key(
     "choice",
     "How a query and its answer relate to their item. same: the query is the item, noisy, and the "
     "answer the item. turned: the query is turned by a right angle in each pair of entries, the "
-    "answer the other way round.",
+    "answer by the opposite angle.",
     choices=model.RELATIONS,
 )
 
@@ -56,7 +56,7 @@ TOGETHER = 8
 
 COLUMNS: tuple[Column, ...] = (
     *(schema.axis_column(key) for key in AXES),
-    Column("step", "Steps that were taken; 0 is initialisation.", "steps", read=int, axis=True),
+    Column("step", "Number of steps taken; 0 is initialisation.", "steps", read=int, axis=True),
     Column(
         "accuracy",
         "Share of held-out queries whose output is nearer to their item's answer than to those of "
@@ -70,9 +70,7 @@ COLUMNS: tuple[Column, ...] = (
         "difference of shares",
         optional=True,
     ),
-    Column(
-        "asked_weight", "Weight on the item that is asked for, mean over held-out queries.", "share"
-    ),
+    Column("asked_weight", "Weight on the wanted item, mean over held-out queries.", "share"),
     Column(
         "held_out_loss",
         "Half the squared distance of the output to the answer per entry, mean over held-out "

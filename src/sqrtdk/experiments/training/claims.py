@@ -163,7 +163,7 @@ def _windows(unscaled: Mapping[Any, Any], scaled: Mapping[Any, Any]) -> Windows:
 
 
 NO_ARMS = (
-    "the run has not both a scale rule that leaves the scores as they are "
+    "the run does not have both a scale rule that leaves the scores as they are "
     "and one that divides by √d_k"
 )
 

@@ -29,12 +29,12 @@ COLUMNS = (
     *(schema.axis_column(key) for key in (*rates.TASK, schema.SEED)),
     Column(
         "learning_rate",
-        "Learning rate of the run that divides by √d_k: the one at which rates.csv reports the "
+        "Learning rate of the run that divides by √d_k: the rate at which rates.csv reports the "
         "seed, which the other half of the seeds chose.",
     ),
-    Column("twin_rate", "That of its twin: over √d_k under sgd, over d_k^(1/4) under adam."),
-    Column("steps_to_90", "Steps to 90 % of the scaled run; inf where not reached.", "steps"),
-    Column("twin_steps_to_90", "The same of its twin.", "steps"),
+    Column("twin_rate", "Rate of the unscaled twin: over √d_k with sgd, over d_k^(1/4) with adam."),
+    Column("steps_to_90", "Steps to 90 % of the scaled run; inf if not reached.", "steps"),
+    Column("twin_steps_to_90", "Steps to 90 % of the twin; inf if not reached.", "steps"),
     Column(
         "difference",
         "Largest difference of their held-out losses over the logged steps, relative to the loss.",

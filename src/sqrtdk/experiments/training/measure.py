@@ -70,8 +70,8 @@ OPTIMIZER = Key(
 LOSS = Key(
     "loss",
     "choice",
-    "What the loss looks at. values: the output, half its squared distance to the value of the "
-    "item that is looked for. weights: the attention weights directly, by cross-entropy.",
+    "Input of the loss. values: the output, half its squared distance to the value of the "
+    "wanted item. weights: the attention weights directly, with cross-entropy.",
     choices=lookup.LOSSES,
 )
 LEARNING_RATE = Key("learning_rate", "number", "Learning rate of the optimizer.")
@@ -113,7 +113,7 @@ COLUMNS: tuple[Column, ...] = (
             schema.SEED,
         )
     ),
-    Column("step", "Steps that were taken; 0 is initialisation.", "steps", read=int, axis=True),
+    Column("step", "Number of steps taken; 0 is initialisation.", "steps", read=int, axis=True),
     Column(
         "held_out_loss",
         f"Loss, mean over held-out queries. {_OVERFLOW}",
@@ -121,8 +121,7 @@ COLUMNS: tuple[Column, ...] = (
     ),
     Column(
         "accuracy",
-        "Share of held-out queries whose largest weight is on the item that is looked for. "
-        f"{_DIVERGED}.",
+        f"Share of held-out queries whose largest weight is on the wanted item. {_DIVERGED}.",
         "share",
         counted=(HELD_OUT,),
         optional=True,
@@ -157,15 +156,13 @@ COLUMNS: tuple[Column, ...] = (
     ),
     Column(
         "steps_to_90",
-        f"First step, up to this one, at which accuracy was at least {LEVEL}; looked for at every "
-        "step. Empty before it. Its mean in summary.csv is over the seeds that got there alone; "
+        f"First step, up to this one, at which accuracy was at least {LEVEL}; checked at every "
+        "step. Empty before it. Its mean in summary.csv is only over the seeds that reached it; "
         "rates.csv counts the others.",
         "steps",
         optional=True,
     ),
-    Column(
-        "diverged", "1 where held-out scores, before the scale, are not finite numbers, else 0."
-    ),
+    Column("diverged", "1 if held-out scores, before the scale, are not finite numbers, else 0."),
 )
 
 

@@ -36,12 +36,12 @@ COLUMNS = (
     Column("steps", "Steps trained, so that inf below means more than these.", "steps", read=int),
     Column(
         "steps_to_90",
-        "Median over seeds of the steps to 90 %; inf where more than `steps`.",
+        "Median over seeds of the steps to 90 %; inf if more than `steps`.",
         "steps",
     ),
     Column(
         "ci_low",
-        "Lower end of its 95 % interval, by order statistics. Empty below six seeds.",
+        "Lower end of its 95 % interval, from order statistics. Empty below six seeds.",
         "steps",
         optional=True,
     ),
@@ -53,65 +53,65 @@ COLUMNS = (
     ),
     Column(
         "best",
-        "1 for the arm's best learning rate, else 0: the lowest median; among equal ones the most "
+        "1 for the rule's best learning rate, 0 otherwise: the lowest median; if equal, the most "
         "seeds that reached it, then the highest final accuracy, then the lowest rate.",
         read=int,
     ),
     Column(
         "edge",
-        "Of a best rate: lowest or highest where it, or a rate of the next five columns, is at "
-        "that end of the grid, so that a better one may lie beyond; only where the grid has no "
+        "For a best rate: lowest or highest if it, or a rate of the next five columns, is at "
+        "that end of the grid, so that a better one may lie beyond; only if the grid has no "
         "other. Empty elsewhere.",
         read=str,
         optional=True,
     ),
     Column(
         "rate_first",
-        "Of a best rate: the rate at which the first, third, ... seeds are reported in the columns "
-        "after the next, which is the one that is best for the other seeds. Empty elsewhere.",
+        "For a best rate: the rate at which the first, third, ... seeds are reported in the "
+        "columns after the next, which is the one that is best for the other seeds. Empty elsewhere.",
         optional=True,
     ),
     Column("rate_second", "The rate at which the other seeds are reported.", optional=True),
     Column(
         "crossfit_steps",
-        "Of a best rate: median over seeds of the steps to 90 %, each seed at the rate that the "
-        "other half of the seeds chose; inf where more than `steps`. A single seed is reported at "
+        "For a best rate: median over seeds of the steps to 90 %, each seed at the rate that the "
+        "other half of the seeds chose; inf if more than `steps`. A single seed is reported at "
         "its own best rate.",
         "steps",
         optional=True,
     ),
     Column(
         "crossfit_low",
-        "Lower end of its 95 % interval, by order statistics. Empty below six seeds.",
+        "Lower end of its 95 % interval, from order statistics. Empty below six seeds.",
         "steps",
         optional=True,
     ),
     Column("crossfit_high", "Upper end, or inf. Empty below six seeds.", "steps", optional=True),
     Column(
         "ratio_least",
-        "Of a best rate: steps to 90 % over those of the arm that divides by √d_k, seed by seed, "
-        "each arm at the rate that the other half of the seeds chose; the least that their median "
-        "can be. It is the median itself where ratio_most is the same; it is less where runs that "
-        "did not get there, and took more than `steps`, leave it open. Empty where the run has no "
-        "such arm.",
+        "For a best rate: steps to 90 % over those of the rule that divides by √d_k, seed by seed, "
+        "each rule at the rate that the other half of the seeds chose; lower bound of their "
+        "median. It is the median itself if ratio_most is the same. The bounds differ if runs that "
+        "did not reach 90 % within `steps` leave the median open. Empty if the run has no "
+        "such rule.",
         optional=True,
     ),
-    Column("ratio_most", "The most that their median can be, or inf.", optional=True),
+    Column("ratio_most", "Upper bound of their median, or inf.", optional=True),
     Column(
         "ratio_low",
-        "Lower end of the median's 95 % interval, by order statistics of the least that each "
-        "seed's ratio can be. Empty below six seeds.",
+        "Lower end of the median's 95 % interval, from order statistics of the lower bounds of the "
+        "ratios of the seeds. Empty below six seeds.",
         optional=True,
     ),
     Column(
         "ratio_high",
-        "Upper end, by the most that each can be, or inf. Empty below six seeds.",
+        "Upper end, from the upper bounds, or inf. Empty below six seeds.",
         optional=True,
     ),
     Column(
         "window",
-        "Of a best rate: width of the window of learning rates at which a run ends, after "
-        "`steps`, at 90 % or more; mean over seeds. A rate of the grid stands for the decades from "
+        "For a best rate: width of the window of learning rates at which a run ends, after "
+        "`steps`, at 90 % or more; mean over seeds. A rate of the grid covers the decades from "
         "half way to the one below it to half way to the one above it.",
         "decades",
         optional=True,
@@ -120,14 +120,14 @@ COLUMNS = (
     Column("window_high", "Upper end of its 95 % interval.", "decades", optional=True),
     Column(
         "window_edge",
-        "Of a best rate: 1 where some run ended at 90 % or more at the lowest or the highest "
-        "rate of the grid, so that the window may be wider than it shows, else 0. Empty elsewhere.",
+        "For a best rate: 1 if some run ended at 90 % or more at the lowest or the highest "
+        "rate of the grid, so that the window may be wider than shown, 0 otherwise. Else empty.",
         optional=True,
     ),
     Column(
         "window_gap",
-        "Of a best rate: by how much the window of the arm that divides by √d_k is wider, mean "
-        "over seeds. Empty where the run has no such arm.",
+        "For a best rate: how much wider the window of the rule that divides by √d_k is, mean "
+        "over seeds. Empty if the run has no such rule.",
         "decades",
         optional=True,
     ),
