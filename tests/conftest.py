@@ -1,4 +1,4 @@
-"""Shared by several test modules: Snakemake as a user runs it, and a finished smoke run."""
+"""Shared fixtures and helpers: Snakemake as a user runs it, and a finished smoke run."""
 
 import fcntl
 import os
@@ -14,25 +14,25 @@ import pytest
 import warm
 from hypothesis import HealthCheck, settings
 
-# First, because it sets the BLAS threads that must be set before NumPy loads.
+# First, because it sets the number of BLAS threads before NumPy loads.
 import sqrtdk
 from sqrtdk.config import overrides
 
 ROOT = Path(sqrtdk.__file__).resolve().parents[2]
 
-# Processes that tests start run this folder's code too, whatever is installed.
+# Processes that tests start also run this folder's code, whatever is installed.
 os.environ["PYTHONPATH"] = str(ROOT / "src")
 
 Run = subprocess.CompletedProcess[str]
 
 HANG = 1800
-"""Seconds after which a process is taken to hang.
+"""Seconds after which a process counts as hanging.
 
-No test waits for a time: each waits for what it expects to happen, or for the process's end. So a
-loaded machine makes the tests slow and never wrong.
+No test waits for a fixed time: each waits for an event, or for the end of the process. So a loaded
+machine makes the tests slow but never wrong.
 """
 
-# For the same reason no example and no draw of one has a time limit.
+# For the same reason no Hypothesis example has a time limit.
 settings.register_profile("any_load", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any_load")
 
@@ -40,7 +40,7 @@ SMOKE = ("--config", "grid=smoke", "name=smoke")
 
 
 def environment() -> dict[str, str]:
-    """This process's environment, with bytecode: without it every job compiles its imports."""
+    """Return this process's environment, with bytecode, so that jobs need not compile imports."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
@@ -58,7 +58,7 @@ def by_hand(folder: Path, *arguments: str) -> Run:
 
 
 def process(folder: Path, module: str, *arguments: str, **variables: str) -> Run:
-    """Run `python -m MODULE` in `folder`, as a process of its own from the start."""
+    """Run `python -m MODULE` in `folder`, in its own process."""
     return subprocess.run(
         [sys.executable, "-m", module, *arguments],
         cwd=folder,
@@ -85,7 +85,7 @@ def in_process(
         except SystemExit as ended:
             code = ended.code
         out, err = capsys.readouterr()
-        # A text is printed and stands for 1, as the interpreter has it.
+        # Like the interpreter, print a text and use exit code 1.
         if isinstance(code, str):
             return Run(words, 1, out, f"{err}{code}\n")
         return Run(words, code if isinstance(code, int) else 0, out, err)
@@ -95,9 +95,9 @@ def in_process(
 
 @pytest.fixture(scope="session")
 def smoke(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a finished run of everything on the smoke grid, `results/smoke`.
+    """Return a folder with a finished run of everything on the smoke grid, `results/smoke`.
 
-    It is made once for all of pytest's worker processes. Read it or copy it, never change it.
+    It is built once for all of pytest's worker processes. Read it or copy it, never change it.
     """
     base = tmp_path_factory.getbasetemp()
     # The folders of all worker processes have the same parent.
@@ -109,7 +109,7 @@ def smoke(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if not (folder / "results/smoke/report.html").exists() and not failed.exists():
             done = process(folder, "snakemake", "-s", str(ROOT / "Snakefile"), *SMOKE)
             if done.returncode:
-                # The other workers would fail the same way, and take as long.
+                # The other workers would fail in the same way, after the same time.
                 failed.write_text(done.stderr, encoding="utf-8")
         assert not failed.exists(), failed.read_text(encoding="utf-8")
     return folder
@@ -131,7 +131,7 @@ def snapshot() -> Callable[[Path], dict[str, bytes]]:
 
 @pytest.fixture(scope="session")
 def composed() -> dict[str, Any]:
-    """The smoke configuration as Hydra composes it."""
+    """Return the smoke configuration as Hydra composes it."""
     from hydra import compose, initialize_config_dir
     from omegaconf import OmegaConf
 

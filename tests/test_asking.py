@@ -1,4 +1,4 @@
-"""What people type: the same mistake gets the same answer by hand and in the pipeline."""
+"""Commands as users type them: a mistake gives the same message by hand and in the pipeline."""
 
 import csv
 import os
@@ -61,7 +61,7 @@ def refused(*words: str) -> str:
     return str(caught.value)
 
 
-# Words as both commands take them, and the line that both answer.
+# Words that both commands take, and the line that both print.
 SAME = [
     ("experiments=training scaling=qk_norm steps=4", f"scaling: 'qk_norm' * for training, {RULE}"),
     ("experiments=training scaling=[on,soft_cap]", f"scaling: 'soft_cap' * for training, {RULE}"),

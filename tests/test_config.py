@@ -1,4 +1,4 @@
-"""Configuration: what a person may write, and the one line that answers a mistake."""
+"""Configuration: what a user may write, and the one-line message for a mistake."""
 
 import shlex
 from collections.abc import Callable
@@ -114,7 +114,7 @@ def test_every_experiment_has_a_configuration_file() -> None:
     assert set(EXPERIMENTS) == {path.stem for path in (ROOT / "conf/experiment").glob("*.yaml")}
 
 
-# What was given, and words that the one line must contain.
+# The input, and words that the one line must contain.
 MISTAKES = [
     ("d_k=0", "d_k: 0 is not allowed; allowed: whole numbers from 1"),
     ("d_k=-4", "d_k: -4"),

@@ -1,4 +1,4 @@
-"""Input laws: their moments, what is planted, and numbers that others have published."""
+"""Input laws: their moments, planted matches, and published numbers."""
 
 import itertools
 import math

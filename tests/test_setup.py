@@ -20,7 +20,7 @@ from conftest import HANG, ROOT, Run
 from sqrtdk import home
 
 UNKNOWN = 12345
-"""A user id that no system has a name for."""
+"""A user id without a name on any system."""
 
 NOT_COPIED = shutil.ignore_patterns(
     ".git",
@@ -47,7 +47,7 @@ esac
 
 
 def checkout(folder: Path) -> Path:
-    """Copy the project without what is installed or computed."""
+    """Copy the project without installed or computed files."""
     shutil.copytree(ROOT, folder, ignore=NOT_COPIED)
     return folder
 
@@ -92,7 +92,7 @@ class Machine:
         )  # fmt: skip
 
     def calls(self) -> list[str]:
-        """Return which of its commands uv was called with, and forget them."""
+        """Return the commands with which uv was called, and forget them."""
         found = self.log.read_text(encoding="utf-8").split("\n")[:-1] if self.log.exists() else []
         self.log.unlink(missing_ok=True)
         return [line.split()[0] for line in found if line != "--version"]
@@ -213,7 +213,7 @@ def test_a_set_up_that_fails_ends_with_one_line_and_the_next_one_starts_over(
 
 @pytest.fixture
 def without_uv(machine: Machine) -> Machine:
-    """A machine without uv, and with an index of packages that has it."""
+    """Return a machine without uv, and with a package index that has it."""
     (machine.bin / "uv").unlink()
     if importlib.util.find_spec("ensurepip") is None:
         pytest.skip("this Python cannot make an environment with pip")
@@ -438,7 +438,7 @@ def test_run_py_can_be_executed() -> None:
 
 @pytest.fixture(scope="module")
 def ready(tmp_path_factory: pytest.TempPathFactory, environment: Path) -> Machine:
-    """A machine whose checkout is set up."""
+    """Return a machine whose checkout is set up."""
     machine = Machine(tmp_path_factory.mktemp("ready"), environment)
     machine.run("--version")
     return machine
@@ -605,7 +605,7 @@ Container = tuple[Path, Callable[..., Run]]
 
 
 def as_unknown_user() -> list[str]:
-    """Return what starts a command as an unknown user id, without network."""
+    """Return the prefix that starts a command as an unknown user id, without network."""
     if os.getuid() != 0 or sys.platform != "linux":
         pytest.skip("only root of a Linux machine can be another user")
     user = ["setpriv", f"--reuid={UNKNOWN}", f"--regid={UNKNOWN}", "--clear-groups"]

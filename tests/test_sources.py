@@ -1,4 +1,4 @@
-"""What a digest of code is made of."""
+"""The content of a digest of code."""
 
 import ast
 from pathlib import Path

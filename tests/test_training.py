@@ -1,4 +1,4 @@
-"""The training experiment: its cells, best rates, twins, claims and figures."""
+"""The training experiment: its cells, best rates, equivalent runs, claims and figures."""
 
 import csv
 import itertools
@@ -45,7 +45,7 @@ def rows(**changes: Any) -> list[tables.Row]:
 
 
 def as_text(found: list[tables.Row], **at: Any) -> list[str]:
-    """The lines of the rows at these values of their axes, as a table has them."""
+    """Return the lines of the rows at these values of their axes, as in a table."""
     kept = [row for row in found if all(row[name] == value for name, value in at.items())]
     assert kept
     order = sorted(kept, key=tables.axes_of(training.COLUMNS))
@@ -231,7 +231,7 @@ def test_a_run_is_refused_by_the_memory_of_its_lists(monkeypatch: pytest.MonkeyP
 
 
 def runs(cells_: dict[tuple[str, float], list[float]], steps: int = 40) -> pd.DataFrame:
-    """A runs.csv by (scale rule, rate): steps to 90 % of each seed, inf where not reached."""
+    """Return a runs.csv by (scale rule, rate): steps to 90 % of each seed, inf if not reached."""
     found = []
     for (arm, rate), seeds in cells_.items():
         for seed, reached in enumerate(seeds):

@@ -68,7 +68,7 @@ COLUMNS = (
     Column(
         "rate_first",
         "For a best rate: the rate at which the first, third, ... seeds are reported in the "
-        "columns after the next, which is the one that is best for the other seeds. Empty elsewhere.",
+        "columns after the next: the one that is best for the other seeds. Empty elsewhere.",
         optional=True,
     ),
     Column("rate_second", "The rate at which the other seeds are reported.", optional=True),
