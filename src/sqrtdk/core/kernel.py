@@ -188,7 +188,7 @@ class Kernel:
         part = _Part.of(mask, q, k, v, g)
         grams = gram_norms(n_q, n_k, d_k, d_v) if self._gram else {}
         step = block_rows(n_q, n_k, max(d_k, d_v), whole=any(grams.values()))
-        arms = [_Arm(rule, q, k, whole=step == n_q, grams=grams) for rule in rules]
+        arms = [_RuleSums(rule, q, k, whole=step == n_q, grams=grams) for rule in rules]
         visible: Mask | None
         for start in range(0, n_q if n_k else 0, max(step, 1)):
             queries = slice(start, min(start + step, n_q))
@@ -399,7 +399,7 @@ class _Block:
         return np.where(n > 1.0, spread / np.maximum(n - 1.0, 1.0), 0.0)
 
 
-class _Arm:
+class _RuleSums:
     """The accumulated measurements of one scale rule, block by block."""
 
     def __init__(
@@ -569,7 +569,7 @@ class _Arm:
                     dead &= block.visible[strip]
                 self.dead[strip[0]] += _count(dead)
         self._finish(block, shift, factor, queries, (r, u, s2, s3))
-        return _root(norm, lambda index: d_logits[index], n_k)
+        return _safe_norms(norm, lambda index: d_logits[index], n_k)
 
     def _finish(
         self,
@@ -630,14 +630,14 @@ class _Arm:
                 product += extra
             return metrics.row_norms(product)
         gram = block.gram(x, right)
-        work = kernel.buffer("work gram", _stored(left).shape, dtype)
+        work = kernel.buffer("work gram", _row_major(left).shape, dtype)
         # Multiply the transpose of a row-major array as it is stored, from the other side.
         if left.flags.c_contiguous:
             np.matmul(left, gram, out=work)
             square = np.vecdot(work, left)
             own = np.vecdot(left, left)
         else:
-            stored = _stored(left)
+            stored = _row_major(left)
             np.matmul(gram, stored, out=work)
             np.multiply(work, stored, out=work)
             square = np.sum(work, axis=-2)
@@ -657,7 +657,7 @@ class _Arm:
                 found[here] = left[cell, index[1][here]] @ right[cell]
             return found
 
-        return _root(
+        return _safe_norms(
             np.where(square > CANCELLED[dtype] * bound, square, 0.0), directly, right.shape[2]
         )
 
@@ -689,7 +689,7 @@ def _chunks(where: Mask, width: int) -> Iterator[tuple[NDArray[np.intp], ...]]:
             yield tuple(axis[start : start + step] for axis in index)
 
 
-def _root(
+def _safe_norms(
     square: Floats, rows: Callable[[tuple[NDArray[np.intp], ...]], Floats], width: int
 ) -> Floats:
     """Return norms from their squares, or from the rows where the squares over- or underflow."""
@@ -700,6 +700,6 @@ def _root(
     return norms
 
 
-def _stored(x: Floats) -> Floats:
+def _row_major(x: Floats) -> Floats:
     """Return a matrix in row-major order: itself or its transpose, whichever memory holds."""
     return x if x.flags.c_contiguous else np.swapaxes(x, -1, -2)

@@ -140,7 +140,7 @@ def read(reader: str, parameters: Parameters, states: Floats, question: Ints) ->
             match, scores = _additive(parameters, states, query)
         else:
             # q · (h w_k) = (q w_kᵀ) · h: one product of width d_k for a query, none for a state.
-            match = query @ _turned(parameters["w_k"])
+            match = query @ _transpose(parameters["w_k"])
             scores = np.vecdot(states, match[:, np.newaxis]) * _scale(reader, parameters)
         scores = _last(scores)
         weights = softmax(scores)
@@ -204,7 +204,7 @@ def backward(
     return gradients | {
         "e_key": _by_symbol(data.keys, rows, len(parameters["e_key"][0])),
         "e_value": _by_symbol(data.values, rows, len(parameters["e_value"][0])),
-        "w_h": _turned(_rows(states[:, :-1])) @ _rows(inputs[:, 1:]),
+        "w_h": _transpose(_rows(states[:, :-1])) @ _rows(inputs[:, 1:]),
         "b_h": np.sum(rows, axis=1, keepdims=True),
     }
 
@@ -217,14 +217,14 @@ def read_backward(
     The path from a state to later states is left to `through_time`.
     """
     states, weights = found.states, found.weights
-    d_layer = (d_logits @ _turned(parameters["w_y"])) * (1.0 - found.hidden**2)
-    d_context = d_layer @ _turned(parameters["w_c"])
-    asked = _turned(_one_hot(question, len(parameters["e_question"][0])))
+    d_layer = (d_logits @ _transpose(parameters["w_y"])) * (1.0 - found.hidden**2)
+    d_context = d_layer @ _transpose(parameters["w_c"])
+    asked = _transpose(_one_hot(question, len(parameters["e_question"][0])))
     gradients = {
-        "w_c": _turned(found.context) @ d_layer,
+        "w_c": _transpose(found.context) @ d_layer,
         "e_question": asked @ d_layer,
         "b_r": np.sum(d_layer, axis=1, keepdims=True),
-        "w_y": _turned(found.hidden) @ d_logits,
+        "w_y": _transpose(found.hidden) @ d_logits,
         "b_y": np.sum(d_logits, axis=1, keepdims=True),
     }
     if reader == "fixed":
@@ -242,7 +242,7 @@ def read_backward(
         d_states += d_scores * found.match[:, np.newaxis]
         d_match = np.sum(d_scores * states, axis=1)
         d_query = d_match @ parameters["w_k"]
-        gradients["w_k"] = _turned(d_match) @ found.query
+        gradients["w_k"] = _transpose(d_match) @ found.query
     return d_states, gradients | {"w_q": asked @ d_query}
 
 
@@ -272,7 +272,7 @@ def through_time(parameters: Parameters, states: Floats, d_states: Floats) -> tu
     Backpropagation through time: δ_t = d_t + (1 - h_{t+1}²) δ_{t+1} w_hᵀ. Shapes as the states'.
     """
     total, inputs = d_states.copy(), 1.0 - states**2
-    w_back = np.ascontiguousarray(_turned(parameters["w_h"]))
+    w_back = np.ascontiguousarray(_transpose(parameters["w_h"]))
     for t in reversed(range(states.shape[1])):
         if t + 1 < states.shape[1]:
             total[:, t] += inputs[:, t + 1] @ w_back
@@ -301,7 +301,7 @@ def state_jacobian(reader: str, parameters: Parameters, data: Sequences) -> Floa
 # Axes
 
 
-def _turned(x: Floats) -> Floats:
+def _transpose(x: Floats) -> Floats:
     return np.swapaxes(x, -1, -2)
 
 
@@ -324,7 +324,7 @@ def _rows(x: Floats) -> Floats:
 def _by_symbol(symbols: Ints, rows: Floats, count: int) -> Floats:
     """Sum the rows [n_runs, length * batch, n] of each symbol, [n_runs, count, n]."""
     if count <= FEW:
-        return _turned(_rows(_one_hot(symbols, count))) @ rows
+        return _transpose(_rows(_one_hot(symbols, count))) @ rows
     found = np.empty((len(rows), count, rows.shape[-1]))
     for run, unit in np.ndindex(len(rows), rows.shape[-1]):
         # Row by row, so that the order of a sum does not depend on the other runs.
