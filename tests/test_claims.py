@@ -622,7 +622,7 @@ def test_a_tangentially_related_key_is_heard_a_little_or_it_is_not_true(
 
 def with_z(z: Iterable[float], seeds: int = 20) -> pd.DataFrame:
     frame = table(seeds=seeds)
-    # Apart by more than `summary.SAME_Z`, because equal ones of one draw would count once.
+    # Apart by more than `agreement.SAME_Z`, because equal ones of one draw would count once.
     apart = 1e-5 * np.arange(len(frame))
     frame["z"] = np.array(list(itertools.islice(itertools.cycle(z), len(frame)))) + apart
     return frame

@@ -481,7 +481,7 @@ for module in sys.argv[1:]:
 
 
 def test_what_a_rule_lists_is_what_its_module_imports() -> None:
-    # The interpreter's own word, against the closure that `sources` reads from the source.
+    # The interpreter's own word, against the closure that `code_digest` reads from the source.
     done = subprocess.run(
         [sys.executable, "-c", IMPORTS, *modules()],
         env=environment(), capture_output=True, text=True, check=True,
