@@ -1,27 +1,35 @@
 """From a grid of cells to the report: shards -> runs -> summary -> figures, claims -> report.
 
 `snakemake` builds results/default/; `--config KEY=VALUE` changes the grid (README.md).
-What is built from what stands here; how it is built is in src/sqrtdk/.
+This file defines the inputs and outputs of each step; the code is in src/sqrtdk/.
 """
 
 import sys
 from pathlib import Path
 
-# The code next to this file, whatever is installed.
+# Use the code next to this file, even if another version is installed.
 SOURCE = Path(workflow.basedir, "src")
 sys.path.insert(0, str(SOURCE))
 
 import sqrtdk
 
 if not Path(sqrtdk.__file__).samefile(SOURCE / "sqrtdk" / "__init__.py"):
-    # Snakemake has already loaded the log handler, and with it code that is not this folder's.
+    # Snakemake has already loaded the log handler, and with it the code of another folder.
     sys.exit(
         f"sqrtdk: this environment has the code of {Path(sqrtdk.__file__).parents[2]}, not of "
         f"{workflow.basedir}; run `python3 run.py`, which uses the code of its own folder"
     )
 
 try:
-    from sqrtdk.workflow.targets import PARTS, Workflow, benchmarks, code, pages, prose, reference
+    from sqrtdk.workflow.targets import (
+        PARTS,
+        Workflow,
+        benchmarks,
+        code,
+        pages,
+        prose,
+        reference,
+    )
 
     flow = Workflow(config, workflow.configfiles)
 except ModuleNotFoundError as error:
@@ -30,7 +38,7 @@ except ModuleNotFoundError as error:
         "`python3 run.py`, which installs all packages, or create that of environment.yml"
     )
 
-# Workflow sets both; in an environment of conda's Snakemake takes PYTHONPATH away.
+# Workflow sets both variables; in a conda environment, Snakemake removes PYTHONPATH.
 shell.prefix("set -euo pipefail; export PYTHONPATH=${{PYTHONPATH:-$SQRTDK_SOURCE}}; ")
 
 
@@ -70,7 +78,7 @@ localrules:
 
 
 rule all:
-    "The whole run: tables, figures, claims and the report."
+    "Build everything: tables, figures, claims and the report."
     input:
         [
             f"{flow.folder}/{file}"
@@ -103,8 +111,9 @@ rule configure:
 
 
 rule measure:
-    "Measure one shard: some seeds and scale rules of one slab of the grid."
-    # No code as input: a shard's name ends in a digest of the code that measures.
+    "Measure one shard: some seeds and scale rules of one grid point."
+
+    # The code is not an input: a shard's name ends in a digest of it.
     output:
         "results/shards/{experiment}/{shard}.csv",
     log:
@@ -155,7 +164,7 @@ rule merge:
 
 
 rule contrast:
-    "Ratios of arms that share their draws, with paired intervals."
+    "Compute ratios of scale rules on the same draws, with paired intervals."
     input:
         config=rules.configure.output,
         runs=rules.merge.output,
@@ -192,7 +201,7 @@ rule curve:
 
 
 rule summarize:
-    "Mean and interval over seeds for every metric, beside the exact value."
+    "Compute mean, interval over seeds and exact value of every metric."
     input:
         config=rules.configure.output,
         runs=rules.merge.output,
@@ -212,7 +221,7 @@ rule summarize:
 
 
 rule exemplify:
-    "Keep a few real weight matrices whole."
+    "Write a few complete weight matrices."
     input:
         config=rules.configure.output,
         code=code("sqrtdk.jobs.weights"),
@@ -229,7 +238,7 @@ rule exemplify:
 
 
 rule spread:
-    "How the gradient is spread over rows: the tail that a mean hides."
+    "Measure how the gradient is distributed over rows."
     input:
         config=rules.configure.output,
         code=code("sqrtdk.jobs.tails"),
@@ -246,7 +255,7 @@ rule spread:
 
 
 rule grade:
-    "Measure the weight that keys get by their cosine with the query."
+    "Measure the weight of keys against their cosine with the query."
     input:
         config=rules.configure.output,
         code=code("sqrtdk.jobs.cosines"),
@@ -263,7 +272,7 @@ rule grade:
 
 
 rule cross:
-    "The d_k from which on the unscaled arm is below the scaled one."
+    "Find the d_k above which a curve without scaling stays below its threshold."
     input:
         config=rules.configure.output,
         summary=f"{flow.folder}/scaling/summary.csv",
@@ -283,7 +292,7 @@ rule cross:
 
 
 rule rate:
-    "How fast each arm learns at every learning rate, and at its best one."
+    "Compute steps to 90 % at every learning rate, and at the best one."
     input:
         config=rules.configure.output,
         runs=f"{flow.folder}/training/runs.csv",
@@ -301,7 +310,7 @@ rule rate:
 
 
 rule twin:
-    "The same runs without scaling, from smaller weights."
+    "Train equivalent runs without scaling, from smaller weights."
     input:
         config=rules.configure.output,
         runs=rules.rate.input.runs,
@@ -320,7 +329,7 @@ rule twin:
 
 
 rule widen:
-    "How fast each kind of attention learns at each score width, at rates chosen on other seeds."
+    "Compute steps to 90 % at each score width, at rates chosen on other seeds."
     input:
         config=rules.configure.output,
         runs=f"{flow.folder}/score_width/runs.csv",
@@ -382,7 +391,7 @@ for experiment in flow.experiments:
 
 
 rule judge:
-    "The verdict on each sentence of the chapter."
+    "Judge the statements of the chapter and ours."
     input:
         config=rules.configure.output,
         tables=flow.judging(),
@@ -400,7 +409,7 @@ rule judge:
 
 
 rule answer:
-    "The questions of the chapter's concept check, answered from the tables."
+    "Answer the chapter's concept check from the tables."
     input:
         config=rules.configure.output,
         claims=rules.judge.output,
@@ -419,7 +428,7 @@ rule answer:
 
 
 rule trace:
-    "Where the tables come from: code, versions, machine, command and digests."
+    "Record code, versions, machine, command and digests of the tables."
     input:
         tables=[
             *[f"{flow.folder}/{name}/runs.csv" for name in flow.experiments],
@@ -441,7 +450,7 @@ rule trace:
 
 
 rule publish:
-    "The report: one page that works offline."
+    "Write the report, one page that works offline."
     input:
         claims=rules.judge.output,
         questions=rules.answer.output,
@@ -465,7 +474,7 @@ rule publish:
 
 
 rule verify:
-    "Compare the run's numbers with those that the project's own machine had."
+    "Compare the run's numbers with those of the reference machine."
     input:
         config=rules.configure.output,
         runs=flow.verified(),
@@ -482,7 +491,7 @@ rule verify:
 
 
 rule time:
-    "Measure one part: a race, memory, jobs, starting, the whole run."
+    "Measure one part: speed, memory, jobs, start-up or a whole run."
     input:
         code=lambda wildcards: benchmarks(wildcards.part),
     output:
@@ -494,14 +503,14 @@ rule time:
         "results/benchmarks/{part}.tsv"
     conda:
         "envs/jobs.yml"
-    # Nothing else may run beside it.
+    # Nothing else may run at the same time.
     threads: workflow.cores
     shell:
         "python -m benchmarks.measure {wildcards.part} {output.rounds} 2> {log}"
 
 
 rule report_speed:
-    "The page of the benchmarks, its figure and its table."
+    "Write the benchmark page, its figure and its table."
     input:
         rounds=expand(rules.time.output.rounds, part=PARTS),
         machine=expand(rules.time.output.machine, part=PARTS),
@@ -531,5 +540,5 @@ rule benchmark:
     conda:
         "envs/jobs.yml"
     shell:
-        # Not as outputs, which Snakemake deletes before it makes them: they are in the repository.
+        # Not outputs, because Snakemake would delete these tracked files before the rule runs.
         "cp {input} docs/ 2> {log}"

@@ -265,20 +265,21 @@ def tallies(of: Population, repeats: int, sizes: Sequence[int] = SIZES) -> Itera
 
 HEAD = """# How often a verdict is wrong by chance
 
-Made by `python -m campaigns.verdicts --repeats {repeats} --population {population}`. The rules are
-in `src/sqrtdk/stats/decisions.py` and, for each claim, in `claims.csv` and in the report: they are
-stated before the number.
+`python -m campaigns.verdicts --repeats {repeats} --population {population}` writes this page. The
+rules are in `src/sqrtdk/stats/decisions.py`. `claims.csv` and the report state the rule of each
+claim before its numbers. The claims about training are in
+[verdicts-trained.md](verdicts-trained.md), the intervals in [statistics.md](statistics.md).
 
-- A rule looks at a 95 % interval over seeds. It says "true" or "false" only if the whole interval
-  is on one side of the line; otherwise the claim is undecided, and more seeds may decide it.
-- That something stays, or is the same, is an equivalence test: true only if the whole interval is
-  within the margin, false only if it is wholly outside. More seeds never make a small deviation
-  "false" that is within the margin.
-- If a rule asks for several things, all have to hold (intersection-union): "true" is wrong no more
-  often than for the one that fails. "False" is wrong at most as often as for each part, times the
-  number of parts that are at their line.
-- A claim over several series is "false" only if it surely fails in all of them. A series that is
-  undecided keeps it open, or is named in the condition.
+- A rule uses a 95 % interval over seeds. It returns "true" or "false" only if the whole interval is
+  on one side of the threshold. Otherwise the claim is undecided, and more seeds may decide it.
+- That a quantity stays the same is an equivalence test: true only if the whole interval is within
+  the margin, false only if it is completely outside. More seeds never turn a deviation within the
+  margin into "false".
+- If a rule has several conditions, all of them must hold (intersection-union). "True" is wrong no
+  more often than for the condition that fails. "False" is wrong at most as often as for each
+  condition, times the number of conditions that are at their threshold.
+- A claim about several series is "false" only if it fails with certainty in all of them. An
+  undecided series keeps the claim open or is named in its condition.
 - One seed has no interval and decides nothing.
 """
 
@@ -286,15 +287,16 @@ stated before the number.
 def document(repeats: int, seeds: int) -> str:
     """Return the whole of docs/verdicts.md."""
     lines = [HEAD.format(repeats=repeats, population=seeds)]
-    lines += ["## Each rule, with the truth exactly at its line", ""]
+    lines += ["## Each rule, with the truth exactly at its threshold", ""]
     lines += [
-        f"Percent of {20 * repeats} runs that are decided, although nothing can be: the truth is "
-        "at the line itself, where a rule errs most. Nominal is at most 2.5 for each of the first "
-        "two rules and for true of the others; at most 5 for a range that is said to be false, and "
-        "at most 10 for 4 numbers that are all at their line. Metrics over seeds are normal, or "
-        "skewed (log-normal, sigma 1), where the t-interval of few seeds is too low.",
+        f"Percentage of {20 * repeats} runs that are decided with the truth exactly at the "
+        "threshold, where no decision is right and a rule errs most. The nominal rate is at most "
+        '2.5 for the first two rules and for "true" of the others. For "false" it is at most 5 '
+        "for the range and at most 10 for 4 numbers that are all at their threshold. Metrics over "
+        "seeds are normal, or skewed (log-normal, sigma 1), where the t-interval of few seeds is "
+        "too low.",
         "",
-        "| rule | metric | seeds | says true | says false |",
+        "| rule | metric | seeds | true | false |",
         "|---|---|---|---|---|",
     ]
     lines += [
@@ -303,13 +305,14 @@ def document(repeats: int, seeds: int) -> str:
     ]
     lines += [
         "",
-        "## Whole ledgers, resampled",
+        "## Resampled claims tables",
         "",
-        f"{seeds} seeds of a small grid are measured once and taken for the truth (the column "
-        f"*truth*). Then {repeats} runs of each size are drawn from them with replacement. *Open* "
-        "is the percentage of runs that do not decide, *wrong* of runs that decide against the "
-        "truth: true where it is false, or a series that fails where it holds. Claims about "
-        "training and recurrent networks have other tables and are not in this simulation.",
+        f"{seeds} seeds of a small grid are measured once and taken as the truth (column *truth*). "
+        f"Then {repeats} runs of each size are drawn from them with replacement. *Open* is the "
+        "percentage of runs that do not decide. *Wrong* is the percentage that decide against the "
+        "truth: a true verdict on a false claim, or a failing series in a claim that holds. "
+        "Claims about training and recurrent networks use other tables and are not in this "
+        "simulation.",
         "",
         "| claim | truth | " + " | ".join(f"open, {n} seeds | wrong" for n in SIZES) + " |",
         "|---|---|" + "---|---|" * len(SIZES),

@@ -206,7 +206,7 @@ CASES: tuple[Case, ...] = (
     Case("training", "ratio 1.5", "true", training(_slower(1.5), ON_FIVE)),
     Case("training", "ratio 6", "true", training(_slower(6), ON_FIVE)),
     Case("training", "ratio 0.5", "false", training(_slower(0.5), ON_FIVE)),
-    Case("stability", "windows differ by nothing", "false", stability(0.0)),
+    Case("stability", "windows do not differ", "false", stability(0.0)),
     Case("stability", "by 0.3 decades, the margin", "either", stability(training_claims.WIDER)),
     Case("stability", "by 1 decade", "true", stability(1.0)),
     Case("score_width", "additive 1.0 times the steps, dot 8 times", "true", score_width(1.0, 8.0)),
@@ -246,12 +246,13 @@ def page() -> Iterator[str]:
     yield "# Error rates of the verdicts about training"
     yield ""
     yield (
-        f"`python -m campaigns.verdicts_trained` draws {REPEATS} runs of each truth and number of "
-        "seeds and judges them with the code that judges a real run. Each cell has the percentage "
-        "of runs called true / false; the rest is undecided or not measured. A rule holds up if "
-        "the wrong verdict stays rare at every number of seeds, and the right one becomes more "
-        "frequent with more seeds. At the margin of a rule either verdict would be right, and "
-        "most runs should stay undecided."
+        "`python -m campaigns.verdicts_trained docs/verdicts-trained.md` writes this page. It "
+        f"draws {REPEATS} runs for each truth and number of seeds and judges them with the code "
+        "that judges a real run. Each entry is the percentage of runs with the verdict true / "
+        "false. The other runs are undecided or not measured. A good rule has few wrong verdicts "
+        "at every number of seeds, and more right ones with more seeds. At the margin of a rule, "
+        "either verdict is right, and most runs should stay undecided. The other claims are in "
+        "[verdicts.md](verdicts.md), the intervals in [statistics.md](statistics.md)."
     )
     yield ""
     yield "| claim | truth | right | " + " | ".join(f"{n} seeds" for n in SEEDS) + " |"
@@ -262,15 +263,15 @@ def page() -> Iterator[str]:
         yield f"| {case.claim} | {case.truth} | {case.right} | " + " | ".join(cells) + " |"
     yield ""
     yield (
-        "The second row is the rule as it was before rates were chosen on other seeds. Where one "
-        "arm has five rates that are equally good, and the other one, the best of the five looks "
-        "faster than it is, and the more often scaling is said to help where it does not."
+        "The second row shows a rule that chooses and reports rates on the same seeds. If one "
+        "scale rule has five equally good rates and the other has one, the best of the five looks "
+        "faster than it is. That rule then says too often that scaling helps."
     )
     yield ""
     yield (
-        "`bottleneck` and `vanishing` use the same two rules, a whole interval beyond 90 % and a "
-        "gain in the second half of the training below 5 percentage points, so that the rows of "
-        "`capacity` are theirs too."
+        "`bottleneck` and `vanishing` use the same two conditions as `capacity`: a whole interval "
+        "beyond 90 %, and a gain below 5 percentage points in the second half of the training. "
+        "The rows of `capacity` apply to them too."
     )
 
 

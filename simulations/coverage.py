@@ -57,7 +57,7 @@ def kind_of(column: Column) -> str:
     """Return which estimator a column has."""
     if column.pool != "mean":
         return {"rms": "quadratic mean", "median": "median over seeds"}[column.pool]
-    return "share that counts" if column.counted else "mean"
+    return "counted share" if column.counted else "mean"
 
 
 def truth(column: Column, values: NDArray[np.float64], *, d_k: int, n_k: int, arm: str) -> float:
@@ -131,7 +131,7 @@ def _of_ratio(found: Pool, column: Column, count: int, most: int, where: str) ->
             hits.append(_covers(one.low, one.high, value))
     # A share that is 0 in most blocks has a ratio in few blocks only.
     if len(hits) > most / 4:
-        kind = f"ratio of arms, {kind_of(column)}"
+        kind = f"ratio of scale rules, {kind_of(column)}"
         yield Coverage(kind, count, len(hits), float(np.mean(hits)), f"{column.name}, {where}")
 
 
@@ -250,7 +250,7 @@ def main() -> None:
     print(table(found), end="\n\n", flush=True)
     pools = {(16, d_k): one for d_k, one in grid.items()}
     pools |= {(64, d_k): pool(100, d_k=d_k, n_k=64) for d_k in GRID}
-    print("| relative error everywhere in | smallest that the gate refuses |\n|---|---|")
+    print("| relative error everywhere in | smallest error detected |\n|---|---|")
     for metric in ("entropy_nats", "max_weight", "sum_sq_weights", "jacobian_norm", "grad_q_rms"):
         print(f"| {metric} | {100 * noticed(pools, metric):.2g} % |")
 

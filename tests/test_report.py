@@ -385,7 +385,7 @@ def test_crossings_are_numbers_with_intervals_or_words(tmp_path: Path) -> None:
     check(text)
     assert cells_of(text, "crossings") == [
         ["half of the entropy gone", "7.0 (6.8 to 7.2) exact 7.094"],
-        ["2 ln nk: all of it gone, in the limit of many keys", "5.55"],
+        ["2 ln nk: all of the entropy gone, in the limit of many keys", "5.55"],
         ["grad_logits", "rms", "none up to 1024 exact 8536"],
         ["median", "4.65"],
         ["grad_q", "rms", "never none up to 1024"],
@@ -537,7 +537,7 @@ def test_a_run_of_half_precision_alone_has_its_own_answer_method_and_table(tmp_p
     method = found.words("method")
     assert "total variation distance" in method
     assert "chain rule" not in method
-    assert "From which" not in method
+    assert "Crossings in" not in method
     head = text.partition('id="table-precision-weight_error"')[2].partition("</thead>")[0]
     names = [bare(x) for x in re.findall(r"<th [^>]*>(.*?)</th>", head)]
     both = [plain(f"order = {order}") for order in ("before", "after")]

@@ -418,22 +418,25 @@ def words(text: str) -> str:
 
 def test_the_page_says_how_little_scaling_changes_and_where_it_does(tmp_path: Path) -> None:
     said = words(page(tmp_path / "a"))
-    assert "Little, at dk = 4: also without scaling no token looks at one key alone" in said
+    assert (
+        "scaling matters little at dk = 4: even without it, no token attends to one key alone"
+        in said
+    )
     assert "the largest weight is 0.7048" in said
-    assert "higher by 0.0071 to 0.2337 nats, 1.0235 on average instead of 0.8705" in said
-    assert "lower by 0.0288 to 0.1796, 0.4762 on average instead of 0.5981" in said
+    assert "higher by 0.0071 to 0.2337 nats. Its average is 1.0235 instead of 0.8705" in said
+    assert "lower by 0.0288 to 0.1796. Its average is 0.4762 instead of 0.5981" in said
     assert "the difference is 14 % of ln 3" in said
-    assert "Nor is the gradient smaller without scaling" in said
+    assert "The gradient is not smaller without scaling" in said
     other = words(page(tmp_path / "b", seed=0))
-    assert "matters already at dk = 4: without scaling token 1 gives 0.9648 of its weight" in other
-    assert "Little" not in other
+    assert "scaling matters even at dk = 4: without it, token 1 gives 0.9648 of its weight" in other
+    assert "matters little" not in other
 
 
 def test_a_row_is_said_in_words_with_its_numbers(tmp_path: Path) -> None:
     said = words(page(tmp_path)).replace("\N{NBSP}", " ")
-    assert "it takes 0.3324 of token 1, 0.5416 of token 2 and 0.1260 of token 3; " in said
-    assert "without, 0.2632, 0.6990, 0.0378." in said
-    assert "Token 1 and key 2: 0.1902 × 0.5202 + (−0.4855) × (−1.3236) + " in said
+    assert "its weights are 0.3324 on token 1, 0.5416 on token 2 and 0.1260 on token 3. " in said
+    assert "Without scaling, they are 0.2632, 0.6990, 0.0378." in said
+    assert "For token 1 and key 2: 0.1902 × 0.5202 + (−0.4855) × (−1.3236) + " in said
     assert "0.3324 × (−1.2493) + 0.5416 × (−0.7237) + 0.1260 × 0.7926 = −0.7074." in said
 
 

@@ -1,0 +1,1 @@
+"""Small attention cases with exact answers, for any implementation; see docs/known-answers.md."""

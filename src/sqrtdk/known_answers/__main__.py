@@ -1,0 +1,48 @@
+"""Try a function on the known answers: `python -m sqrtdk.known_answers your_module:function`."""
+
+import importlib
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from sqrtdk.known_answers.check import Result, check
+from sqrtdk.system import command_line, errors
+
+
+def load(text: str) -> Callable[..., Any]:
+    """Return the function that `module:function` names, looked for in this folder too.
+
+    Raises MistakeError.
+    """
+    module, colon, name = text.partition(":")
+    if not (colon and module and name):
+        raise errors.MistakeError(f"{text!r} is not allowed; allowed: your_module:function")
+    sys.path.insert(0, os.getcwd())
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise errors.MistakeError(f"{text}: {errors.one_line(error)}") from None
+    if not callable(found):
+        raise errors.MistakeError(f"{text} is not a function")
+    function: Callable[..., Any] = found
+    return function
+
+
+def main() -> None:
+    """Print every deviation and the count; exit with status 1 if there is one."""
+    results = list(check(load(sys.argv[1])))
+    tried = [one for one in results if isinstance(one, Result)]
+    failed = [one for one in tried if not one.passed]
+    for one in failed:
+        print(f"{one.case}: {one.quantity} is off by {one.error:.3g}; allowed: {one.allowed:.1g}")
+    for name in results:
+        if isinstance(name, str):
+            print(f"{name}: not tried, because the function does not take its arguments")
+    print(f"{len(tried) - len(failed)} passed, {len(failed)} failed")
+    if failed or not tried:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    command_line.run(main, "MODULE:FUNCTION")

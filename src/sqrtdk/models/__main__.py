@@ -1,0 +1,47 @@
+"""Write the queries and keys of a trained model: `python -m sqrtdk.models minilm qk.safetensors`.
+
+The tensors are named `layer{i}.input{j}.q` and `.k`, [heads, n, d], which the experiment `tensors`
+finds by itself.
+"""
+
+import difflib
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import save_file
+
+from sqrtdk.models.sources import SOURCES
+from sqrtdk.system import command_line
+from sqrtdk.system.errors import MistakeError
+
+
+def main() -> None:
+    """Write one model's queries and keys into a new file. Raises MistakeError."""
+    name, path = sys.argv[1], Path(sys.argv[2])
+    if name not in SOURCES:
+        near = difflib.get_close_matches(name, SOURCES, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise MistakeError(f"model {name!r} is not allowed; allowed: {', '.join(SOURCES)}{hint}")
+    if path.suffix != ".safetensors" or path.exists():
+        raise MistakeError(f"{path}: allowed: a new file that ends in .safetensors")
+    if not path.absolute().parent.is_dir():
+        raise MistakeError(f"{path}: allowed: a file in a folder that exists")
+    tensors = {
+        f"layer{layer}.input{place}.{x}": np.ascontiguousarray(array)
+        for place, layers in enumerate(SOURCES[name].layers())
+        for layer, pair in enumerate(layers)
+        for x, array in zip("qk", pair, strict=True)
+    }
+    whole = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        save_file(tensors, whole, metadata={"model": name, "what": SOURCES[name].what})
+        whole.replace(path)
+    finally:
+        whole.unlink(missing_ok=True)
+    print(f"{path}: {SOURCES[name].what}; {len(tensors) // 2} pairs of queries and keys")
+
+
+if __name__ == "__main__":
+    command_line.run(main, "MODEL", "QK.safetensors")

