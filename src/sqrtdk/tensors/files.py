@@ -234,7 +234,7 @@ def _npz(path: Path) -> Reader:
 
 
 def _npy(path: Path) -> Reader:
-    """The file and those beside it that are named alike: `layer0.q.npy`, `layer0.k.npy`."""
+    """Return the file and its siblings with the same pattern: `layer0.q.npy`, `layer0.k.npy`."""
     names = tuple(_siblings(path))
     return names, lambda name: np.load(path.parent / f"{name}.npy", allow_pickle=False)
 
