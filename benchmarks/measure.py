@@ -208,7 +208,7 @@ def workers(named: Mapping[str, Mapping[str, Any]], rounds: int) -> Iterator[Row
         for number in range(rounds):
             for name, slab in named.items():
                 axes = slab["dtype"], slab["n_k"], slab["d_k"], number
-                job = [sys.executable, "-m", "sqrtdk.experiments.scaling.measure"]
+                job = [sys.executable, "-m", "sqrtdk.jobs.measure", "scaling"]
                 used, _ = child([*job, json.dumps(slab), str(Path(scratch) / "shard.csv")])
                 yield Row("worker", f"{name}: job", *axes, used, "s")
                 _, printed = child(

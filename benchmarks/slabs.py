@@ -11,6 +11,7 @@ from sqrtdk.config import compose
 from sqrtdk.core import input_laws, kernel, scale_rules
 from sqrtdk.experiments import cells
 from sqrtdk.experiments.scaling import measure as scaling
+from sqrtdk.jobs import measure as measure_job
 from sqrtdk.storage.planning import slabs
 from sqrtdk.system import command_line, errors
 
@@ -108,7 +109,7 @@ def main() -> None:
     if what not in ("bare", "run", "peak"):
         raise errors.MistakeError(f"{what!r} is not allowed; allowed: bare, run or peak")
     if what != "run":
-        cells.check_slab(wanted, scaling.KEYS)
+        measure_job.check_slab(wanted, scaling.KEYS)
     if what in ("bare", "run"):
         start = time.process_time()
         (bare if what == "bare" else bare_run)(wanted)

@@ -26,6 +26,7 @@ from sqrtdk.experiments import cells
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.experiments.scaling import measure as scaling
 from sqrtdk.experiments.scaling.measure import COLUMNS
+from sqrtdk.jobs import measure as measure_job
 from sqrtdk.report import dictionary
 from sqrtdk.storage import frames, guards, shard_files, tables
 from sqrtdk.system import errors
@@ -164,7 +165,7 @@ def of_slabs(rng: random.Random, folder: Path) -> None:
     found = errors.read_json(given, "a slab")
     if rng.random() < 0.5:
         found = SLAB | {rng.choice(sorted(SLAB)): value(rng)}
-    cells.check_slab(found, scaling.KEYS)
+    measure_job.check_slab(found, scaling.KEYS)
 
 
 def of_records(rng: random.Random, folder: Path) -> None:

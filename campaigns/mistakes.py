@@ -72,7 +72,7 @@ def keys() -> dict[str, Key]:
     """Return every key, as `experiment key` of the first experiment that has it; no examples."""
     found: dict[str, tuple[str, Key]] = {}
     for name, module in EXPERIMENTS.items():
-        for key in module.KEYS if name not in EXAMPLES else ():
+        for key in module.keys if name not in EXAMPLES else ():
             found.setdefault(key.name, (name, key))
     return {f"{name} {key.name}": key for name, key in found.values()}
 
@@ -303,22 +303,14 @@ def of_modules() -> Iterator[Mistake]:
 
 
 S = "results/mine/scaling"
-T = "results/mine/training"
-W = "results/mine/score_width"
 REST = {
     "sqrtdk.jobs.judge": (f"{S}/summary.csv", "x.csv"),
     "sqrtdk.jobs.contrasts": ("scaling", f"{S}/runs.csv", "x.csv"),
-    "sqrtdk.jobs.cosines": ("x.csv",),
-    "sqrtdk.jobs.crossings": (f"{S}/summary.csv", f"{S}/contrasts.csv", "x.csv"),
     "sqrtdk.jobs.exact_curves": ("scaling", "x.csv"),
-    "sqrtdk.jobs.weights": ("x.csv",),
     "sqrtdk.jobs.answer": ("x.csv",),
-    "sqrtdk.jobs.rates": (f"{T}/runs.csv", "x.csv"),
     "sqrtdk.jobs.merge": ("scaling", "x.csv"),
     "sqrtdk.jobs.summarize": ("scaling", f"{S}/runs.csv", f"{S}/exact.csv", "x.csv"),
-    "sqrtdk.jobs.tails": ("x.csv",),
-    "sqrtdk.jobs.equivalence": (f"{T}/runs.csv", f"{T}/rates.csv", "x.csv"),
-    "sqrtdk.jobs.widths": (f"{W}/runs.csv", "x.csv"),
+    "sqrtdk.jobs.derive": ("scaling/tails", "x.csv"),
 }
 """Arguments after the configuration, for each module that reads one."""
 

@@ -155,7 +155,7 @@ def population(seeds: int) -> Population:
 
 
 def _rows(run: config_run.Run, experiment: str) -> Iterator[dict[str, Any]]:
-    settings, columns = run.of(experiment), EXPERIMENTS[experiment].COLUMNS
+    settings, columns = run.of(experiment), EXPERIMENTS[experiment].columns
     for d_k in settings["d_k"]:
         for n_k in settings["n_k"]:
             for name, law in settings["inputs"].items():
@@ -173,7 +173,7 @@ def _rows(run: config_run.Run, experiment: str) -> Iterator[dict[str, Any]]:
 
 def schema(experiment: str) -> list[Column]:
     """Return the columns that the simulated claims are judged by."""
-    return [x for x in EXPERIMENTS[experiment].COLUMNS if x.axis or x.name in METRICS]
+    return [x for x in EXPERIMENTS[experiment].columns if x.axis or x.name in METRICS]
 
 
 def ledger(of: Population, seeds: int | None, stream: np.random.Generator) -> dict[str, Any]:

@@ -268,7 +268,7 @@ def test_a_file_is_written_whatever_standard_streams_are_closed(
 
 
 def test_a_job_writes_its_shard_and_nothing_else_where_streams_are_closed(tmp_path: Path) -> None:
-    line = shlex.join([sys.executable, "-m", "sqrtdk.experiments.worked_example.measure"])
+    line = shlex.join([sys.executable, "-m", "sqrtdk.jobs.measure", "worked_example"])
     given = shlex.quote('{"seeds": [42, 43]}')
     done = subprocess.run(
         ["bash", "-c", f"{line} {given} shard.csv >&- 2>&- <&-"], cwd=tmp_path, env=environment()

@@ -13,11 +13,11 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from registered import FIGURES
 
 from sqrtdk.claims import claim as claims_claim
 from sqrtdk.config import run as config_run
-from sqrtdk.experiments import chapter
-from sqrtdk.experiments.registry import FIGURES
+from sqrtdk.experiments import statements
 from sqrtdk.experiments.related import cosines
 from sqrtdk.experiments.scaling import measure as scaling
 from sqrtdk.jobs import judge
@@ -320,7 +320,7 @@ def test_no_table_makes_the_ledger_fail(data: st.DataObject) -> None:
     low = data.draw(st.sampled_from([0.0, 0.5, 3.0]))
     frame["ci_low"] = frame["mean"] - low * frame["mean"].abs()
     rows = judge.ledger(run(frame), {"scaling": frame[keep]} if any(keep) else {})
-    assert [row["claim"] for row in rows] == [claim.claim for claim in chapter.CLAIMS]
+    assert [row["claim"] for row in rows] == [claim.claim for claim in statements.claims()]
 
 
 WHOLE = table(d_k=(1, 16, 1024), n_k=(1, 16), error=0.1)
@@ -374,7 +374,7 @@ def test_text_stays_short_for_hundreds_of_series() -> None:
 
 
 def test_every_claim_names_a_figure_of_its_experiment() -> None:
-    for claim in chapter.CLAIMS:
+    for claim in statements.claims():
         assert claim.figure in [f"{claim.experiment}-{what}" for what in FIGURES[claim.experiment]]
 
 
@@ -534,7 +534,7 @@ def test_nothing_is_false_while_a_series_may_still_hold() -> None:
 
 
 def test_the_chapters_statements_are_told_from_ours() -> None:
-    ours = {claim.claim for claim in chapter.CLAIMS if claim.source == "ours"}
+    ours = {claim.claim for claim in statements.claims() if claim.source == "ours"}
     assert ours == {
         "gradients_rms",
         "gradients_related",

@@ -10,13 +10,12 @@ import pytest
 from numpy.testing import assert_allclose
 
 from sqrtdk.experiments import cells
-from sqrtdk.experiments.capacity import measure as capacity
+from sqrtdk.experiments.capacity import experiment as capacity
 from sqrtdk.experiments.encoder_decoder import measure as encoder_decoder
 from sqrtdk.experiments.encoder_decoder import model, recall
 from sqrtdk.experiments.encoder_decoder.model import READERS
 from sqrtdk.experiments.reach import measure as reach
-from sqrtdk.experiments.registry import Experiment
-from sqrtdk.experiments.score_width import measure as score_width
+from sqrtdk.experiments.score_width import experiment as score_width
 from sqrtdk.storage import tables
 
 SLAB = {
@@ -108,9 +107,9 @@ def test_rows_do_not_depend_on_how_seeds_are_cut_into_shards() -> None:
     assert text[0] == text[1]
 
 
-@pytest.mark.parametrize("experiment", [score_width, capacity])
+@pytest.mark.parametrize("experiment", [score_width.EXPERIMENT, capacity.EXPERIMENT])
 def test_a_grid_of_its_own_measures_the_same_cells(experiment: Any) -> None:
-    assert experiment.COLUMNS == encoder_decoder.COLUMNS
+    assert experiment.columns == encoder_decoder.COLUMNS
     assert experiment.cells is encoder_decoder.cells
 
 
@@ -172,7 +171,7 @@ def test_without_scaling_scores_grow_as_the_root_of_d_k() -> None:
     ids=lambda x: f"length={x['length']}" if isinstance(x, dict) else x.__name__.split(".")[-1],
 )
 def test_memory_bounds_what_the_seeds_trained_together_take(
-    experiment: Experiment, sizes: dict[str, int], reader: str, monkeypatch: pytest.MonkeyPatch
+    experiment: Any, sizes: dict[str, int], reader: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import tracemalloc
 

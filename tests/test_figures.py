@@ -12,12 +12,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.colors import same_color
+from registered import FIGURES, TABLES
 
 from sqrtdk.config import compose
 from sqrtdk.experiments import cells
 from sqrtdk.experiments.precision import measure as precision
 from sqrtdk.experiments.projections import measure as projections
-from sqrtdk.experiments.registry import EXPERIMENTS, FIGURES, TABLES
+from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.experiments.related import cosines
 from sqrtdk.experiments.scaling import crossings, plot_collapse, tails, weights
 from sqrtdk.experiments.scaling.measure import COLUMNS
@@ -707,7 +708,7 @@ RECALL = ("encoder_decoder", "capacity", "score_width", "reach")
 def recall_table(experiment, *, seeds=5, **grid):
     """A summary of an experiment with readers; accuracies grow with step and d_k, and with
     attention. A seed less reaches 90 % with unscaled dot products than with others."""
-    columns = summary.columns(EXPERIMENTS[experiment].COLUMNS)
+    columns = summary.columns(EXPERIMENTS[experiment].columns)
     axes = [c.name for c in columns if c.axis and c.name != "metric"]
     usual = {
         "d_k": (16, 64), "length": (2, 8), "hidden": (16, 32), "learning_rate": (0.003, 0.01),
@@ -717,7 +718,7 @@ def recall_table(experiment, *, seeds=5, **grid):
     usual |= {"d_k": (16,)} if experiment == "encoder_decoder" else {"hidden": (16,)}
     usual |= {"learning_rate": (0.003,)} if experiment != "score_width" else {"length": (8,)}
     usual |= {"d_k": (16,)} if experiment == "reach" else {}
-    metrics = [c.name for c in EXPERIMENTS[experiment].COLUMNS if not c.axis]
+    metrics = [c.name for c in EXPERIMENTS[experiment].columns if not c.axis]
     rows = []
     for values in itertools.product(*((usual | grid)[name] for name in axes)):
         at = dict(zip(axes, values, strict=True))
@@ -814,7 +815,7 @@ def test_the_command_writes_each_figure_in_the_inks_of_the_page(experiment, tmp_
         found = {"summary": pd.DataFrame(summary.summarize(runs, projections.COLUMNS, {}))}
         schemas = {"summary": summary.columns(projections.COLUMNS)}
     if experiment in RECALL:
-        columns = summary.columns(EXPERIMENTS[experiment].COLUMNS)
+        columns = summary.columns(EXPERIMENTS[experiment].columns)
         found, schemas = {"summary": recall_table(experiment)}, {"summary": columns}
     for name in TABLES[experiment]:
         text = tables.text(found[name].to_dict("records"), schemas[name])

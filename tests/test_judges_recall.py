@@ -26,7 +26,7 @@ def table(
     *, error: float = 0.01, seeds: int = 5,
 ) -> pd.DataFrame:  # fmt: skip
     """A summary of one experiment; a metric that is None somewhere has no row there."""
-    columns = [c.name for c in summary.columns(EXPERIMENTS[experiment].COLUMNS)]
+    columns = [c.name for c in summary.columns(EXPERIMENTS[experiment].columns)]
     names = columns[: columns.index("metric")]
     usual = {"d_k": [64], "length": [16], "hidden": [32], "learning_rate": [0.01]} | axes
     rows = []

@@ -9,10 +9,12 @@ from test_claims import LAWS, RULES, Alter, change, table
 from test_judges_recall import reach_table
 
 from sqrtdk.config import run as config_run
-from sqrtdk.experiments import questions
 from sqrtdk.experiments.reach import measure as reach
+from sqrtdk.experiments.reach.questions import PATH, long_range
 from sqrtdk.experiments.related import measure as related
+from sqrtdk.experiments.related.questions import stand_for
 from sqrtdk.experiments.scaling import measure as scaling
+from sqrtdk.experiments.scaling.questions import why_divide
 from sqrtdk.jobs import answer
 from sqrtdk.stats import summary
 from sqrtdk.stats.intervals import MissingError
@@ -39,7 +41,7 @@ def matched(weight: float, error: float = 0.002) -> str:
 
     both = ("gaussian", "planted")
     frame = table(n_k=[16], inputs=both, alter=alter, error=error)
-    return questions.stand_for(series(frame))
+    return stand_for(series(frame))
 
 
 def test_a_match_that_takes_the_output_is_said_to() -> None:
@@ -52,15 +54,15 @@ def test_a_match_that_takes_the_output_is_said_to() -> None:
 
 def test_a_match_without_a_counterpart_is_not_measured() -> None:
     with pytest.raises(MissingError, match="no planted match beside unrelated vectors"):
-        questions.stand_for(series(table(inputs=["planted"])))
+        stand_for(series(table(inputs=["planted"])))
     frame = table(d_k=[4, 16], n_k=[16], inputs=["gaussian", "planted"])
     apart = frame[(frame["inputs"] == "planted") == (frame["d_k"] == 4)]
     with pytest.raises(MissingError, match="no d_k in common"):
-        questions.stand_for(series(apart))
+        stand_for(series(apart))
 
 
 def why(alter: Alter = lambda row: None) -> str:
-    return questions.why_divide(series(table(n_k=[16], alter=alter)))
+    return why_divide(series(table(n_k=[16], alter=alter)))
 
 
 def test_the_chain_of_causes_has_its_numbers_and_three_sentences() -> None:
@@ -93,18 +95,18 @@ def test_a_link_that_the_numbers_do_not_carry_is_numbers_alone(alter: Alter, gon
 
 def test_the_chain_needs_both_arms_and_unrelated_vectors() -> None:
     with pytest.raises(MissingError, match="no scale rule"):
-        questions.why_divide(series_of(SETTINGS | {"scaling": {"off": RULES["off"]}}, table()))
+        why_divide(series_of(SETTINGS | {"scaling": {"off": RULES["off"]}}, table()))
     with pytest.raises(MissingError, match="no unrelated vectors"):
-        questions.why_divide(series(table(inputs=["planted"])))
+        why_divide(series(table(inputs=["planted"])))
 
 
 def test_only_a_value_is_said_to_get_its_weight_of_the_gradient() -> None:
-    assert "the gradient which reaches a value is its weight" in questions.PATH
-    assert "queries and keys get theirs through the softmax" in questions.PATH
+    assert "the gradient which reaches a value is its weight" in PATH
+    assert "queries and keys get theirs through the softmax" in PATH
 
 
 def test_what_is_true_by_construction_is_not_measured() -> None:
-    found = questions.long_range(reach_table())
+    found = long_range(reach_table())
     # Keys were drawn alike at every position: their weight says nothing of distance.
     assert "quarter" not in found
     assert "equal share" not in found
@@ -117,7 +119,7 @@ def test_a_run_answers_from_its_tables_and_says_what_it_lacks(tmp_path: Path) ->
     stands, divides, reaches = (row["answer"] for row in answer.rows(run, tmp_path))
     assert stands == "Not measured: the run has no experiment related."
     assert divides == why()
-    assert reaches == f"{questions.PATH} Not measured: the run has no experiment reach."
+    assert reaches == f"{PATH} Not measured: the run has no experiment reach."
     other = config_run.Run("mine", 50, {"related": SETTINGS})
     both = table(n_k=[16], inputs=["gaussian", "planted"])
     write(tmp_path / "related/summary.csv", both, summary.columns(related.COLUMNS))
@@ -135,12 +137,12 @@ def test_where_reach_was_measured_the_long_range_answer_compares_with_recurrence
     frame = reach_table()
     write(tmp_path / "reach/summary.csv", frame, columns)
     *_, row = answer.rows(run, tmp_path)
-    assert row["answer"].startswith(questions.PATH)
+    assert row["answer"].startswith(PATH)
     assert "over 15 pairs attention keeps at least 1.00" in row["answer"]
     # Too short a source to tell: the rest of the answer is left.
     write(tmp_path / "reach/summary.csv", frame[frame["distance"] < 3], columns)
     *_, row = answer.rows(run, tmp_path)
-    assert row["answer"].startswith(f"{questions.PATH} Not measured: ")
+    assert row["answer"].startswith(f"{PATH} Not measured: ")
 
 
 def write(path: Path, frame: pd.DataFrame, columns: Any) -> None:

@@ -14,15 +14,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from registered import FIGURES
 from test_claims import LAWS, RULES, table
 
 from sqrtdk.claims import claim as claims_claim
 from sqrtdk.claims import ledger as claims_ledger
+from sqrtdk.claims import question as questions
 from sqrtdk.config import resolve
 from sqrtdk.config import run as config_run
-from sqrtdk.experiments import chapter, questions
+from sqrtdk.experiments import statements
 from sqrtdk.experiments.precision import measure as precision
-from sqrtdk.experiments.registry import EXPERIMENTS, FIGURES
+from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.experiments.scaling import crossings, tails, weights
 from sqrtdk.experiments.scaling import measure as scaling
 from sqrtdk.jobs import judge
@@ -126,7 +128,7 @@ def fill(folder: Path, experiment: str, settings: dict[str, Any], frame: pd.Data
     """Write the folder of a run of one experiment: summary, ledger, configuration, provenance."""
     run = config_run.Run("mine", 50, {experiment: settings})
     rows = judge.ledger(run, {experiment: frame})
-    columns = summary.columns(EXPERIMENTS[experiment].COLUMNS)
+    columns = summary.columns(EXPERIMENTS[experiment].columns)
     write(folder / experiment / "summary.csv", frame, list(columns))
     atomic.write_atomically(folder / "claims.csv", tables.text(rows, claims_claim.COLUMNS))
     atomic.write_atomically(folder / "config.yaml", run.to_yaml())
@@ -245,7 +247,7 @@ def test_every_number_of_answer_and_claims_is_in_a_table(tmp_path: Path) -> None
     known = set(NUMBER.findall(ledger)) | set(
         NUMBER.findall((folder / "config.yaml").read_text(encoding="utf-8"))
     )
-    counts = {str(n) for n in range(len(chapter.CLAIMS) + 1)} | {"95"}
+    counts = {str(n) for n in range(len(statements.claims()) + 1)} | {"95"}
     shown = f"{found.words('answer')} {found.words('claims')}"
     # How many values an axis has is a count of the configuration.
     assert set(NUMBER.findall(shown)) <= known | counts | {"6"}
@@ -613,7 +615,7 @@ def test_claims_without_their_experiment_stand_in_one_line(tmp_path: Path) -> No
         assert said.count(f"the run has no experiment {experiment}") == 1
     assert "the run has no experiment" not in found.words("answer")
     ledger = ledger_of(tmp_path)
-    assert len(ledger) == len(chapter.CLAIMS)
+    assert len(ledger) == len(statements.claims())
     for row in ledger:
         assert plain(row["sentence"]) in said
     missing = sum(row["verdict"] == "not measured" for row in ledger)
@@ -879,8 +881,8 @@ def test_a_block_has_the_distances_that_its_sources_have_and_only_some_of_many(
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_a_row_is_said_to_be_a_cell_where_cells_have_one(name: str) -> None:
     module = EXPERIMENTS[name]
-    keys = {key.name for key in module.KEYS if key.axis}
-    more = {column.name for column in module.COLUMNS if column.axis} - keys
+    keys = {key.name for key in module.keys if key.axis}
+    more = {column.name for column in module.columns if column.axis} - keys
     note = dictionary.known([name])[f"{name}/runs.csv"].note
     assert (note == "One row per cell.") == (not more)
-    assert note == module.ROW
+    assert note == module.row

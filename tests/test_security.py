@@ -47,9 +47,15 @@ def test_no_code_makes_code_of_data(path: Path) -> None:
             assert all(isinstance(one, ast.Constant) and not one.value for one in shell)
 
 
+def snakefiles() -> str:
+    """The text of all rules."""
+    files = (ROOT / "Snakefile", *sorted((ROOT / "rules").glob("*.smk")))
+    return "\n".join(path.read_text(encoding="utf-8") for path in files)
+
+
 def shell_commands() -> list[str]:
     """Return the text of every `shell:` of the Snakefile."""
-    text = (ROOT / "Snakefile").read_text(encoding="utf-8")
+    text = snakefiles()
     found = re.findall(r"^ +shell:\n((?: +(?:#|[f'\"]).*\n)+)", text, flags=re.MULTILINE)
     return [re.sub(r"^ +#.*\n", "", one, flags=re.MULTILINE) for one in found]
 
@@ -57,11 +63,11 @@ def shell_commands() -> list[str]:
 def test_shell_commands_hold_only_what_is_quoted_or_of_safe_letters() -> None:
     commands = shell_commands()
     assert len(commands) > 15
-    text = (ROOT / "Snakefile").read_text(encoding="utf-8")
+    text = snakefiles()
     assert not re.search(r"^\s+(run|script|notebook):", text, flags=re.MULTILINE)
     # Of files below results/<name>/, and of names that the wildcard constraints list.
-    safe = r"(input|output|log)(\.\w+)?|wildcards\.(experiment|part)"
-    safe += r"|params\.(module|tables|figures|folder)"
+    safe = r"(input|output|log)(\.\w+)?|wildcards\.(experiment|derived|part)"
+    safe += r"|params\.(experiment|tables|figures|folder)"
     for command in commands:
         for value in re.findall(r"\{([^{}]+)\}", command):
             assert value.endswith(":q") or re.fullmatch(safe, value), (value, command)

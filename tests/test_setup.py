@@ -773,8 +773,8 @@ def test_environments_of_jobs_are_that_of_the_project_without_what_pip_installs(
     whole, jobs = lists("environment.yml"), lists("envs/jobs.yml")
     assert jobs == [line for line in whole if isinstance(line, str) and line != "pip"]
     assert whole[-1] == {"pip": ["-e ."]}
-    text = (ROOT / "Snakefile").read_text(encoding="utf-8")
-    assert text.count('"envs/jobs.yml"') == text.count("    conda:\n") > 15
+    text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "rules").glob("*.smk"))
+    assert text.count('"../envs/jobs.yml"') == text.count("    conda:\n") > 15
 
 
 def test_pip_accepts_what_conda_passes_on_and_installs_the_project_alone(

@@ -13,12 +13,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import snakemake
+from registered import FIGURES
 
 from campaigns import verdicts_trained
 from sqrtdk.config import errors, limits
 from sqrtdk.config import run as config_run
 from sqrtdk.experiments import cells
-from sqrtdk.experiments.registry import FIGURES
 from sqrtdk.experiments.training import claims as training_claims
 from sqrtdk.experiments.training import equivalence, rates
 from sqrtdk.experiments.training import figures as training_figures

@@ -17,10 +17,12 @@ from typing import Any
 
 import pytest
 from conftest import HANG, ROOT, SMOKE, Run, by_hand, environment, snakemake
+from registered import FIGURES
 
-from sqrtdk.experiments.registry import EXAMPLES, EXPERIMENTS, FIGURES
+from sqrtdk.experiments.registry import EXAMPLES, EXPERIMENTS
 from sqrtdk.experiments.scaling import measure as scaling
 from sqrtdk.storage import atomic, code_digest
+from sqrtdk.workflow import targets
 
 TINY = ("d_k=[1,4]", "n_k=4", "n_q=3", "seeds=2")
 # Which profile it reads, and that it builds the graph.
@@ -442,24 +444,23 @@ def test_a_mistake_is_answered_with_one_line_before_any_job(
     assert snapshot(tmp_path) == before
 
 
+def snakefiles() -> str:
+    """The text of all rules."""
+    files = (ROOT / "Snakefile", *sorted((ROOT / "rules").glob("*.smk")))
+    return "\n".join(path.read_text(encoding="utf-8") for path in files)
+
+
 def commands() -> list[str]:
-    """The package's modules that the Snakefile's shell commands run, in the order of its rules."""
-    text = (ROOT / "Snakefile").read_text(encoding="utf-8")
-    return re.findall(r"python -m ((?:sqrtdk|\{)[\w.{}]*)", text)
+    """The package's modules that the shell commands of the rules run, in their order."""
+    return re.findall(r"python -m (sqrtdk[\w.]*)", snakefiles())
 
 
 def modules() -> list[str]:
-    """The same with every experiment put in."""
-    found = []
-    for name in commands():
-        name = {
-            "{params.module}": "sqrtdk.experiments.*.figures",
-            "sqrtdk.report": "sqrtdk.report.__main__",
-        }.get(name, name)
-        name = name.replace("{wildcards.experiment}", "*")
-        found += [name.replace("*", experiment) for experiment in EXPERIMENTS if "*" in name] or [
-            name
-        ]
+    """The same, and all modules that jobs load by their names."""
+    found = ["sqrtdk.report.__main__" if one == "sqrtdk.report" else one for one in commands()]
+    for path in sorted((ROOT / "src/sqrtdk/experiments").glob("*/*.py")):
+        if path.stem != "__init__":
+            found.append(f"sqrtdk.experiments.{path.parent.name}.{path.stem}")
     return found
 
 
@@ -490,24 +491,47 @@ def test_what_a_rule_lists_is_what_its_module_imports() -> None:
     for line in done.stdout.splitlines():
         imported |= json.loads(line)
     assert list(imported) == list(dict.fromkeys(modules()))
+    # The registry loads every experiment, which `Workflow.code` adds of those that a job is about.
+    experiments = {
+        str(path)
+        for name in EXPERIMENTS
+        for path in code_digest.closure(f"sqrtdk.experiments.{name}.experiment")
+    }
+    registry = str(code_digest.PACKAGE / "experiments/registry.py")
     for module, files in imported.items():
-        assert [str(path) for path in code_digest.closure(module)] == files
+        listed = {str(path) for path in code_digest.closure(module)}
+        assert listed | (experiments if registry in listed else set()) == set(files), module
 
 
 def test_every_rule_that_runs_a_module_lists_its_code() -> None:
-    text = (ROOT / "Snakefile").read_text(encoding="utf-8")
     rules = [
-        rule for rule in re.split(r"\n *rule\b", text) if re.search(r"python -m (sqrtdk|\{)", rule)
+        rule
+        for rule in re.split(r"\n *rule\b", snakefiles())
+        if re.search(r"python -m sqrtdk", rule)
     ]
     assert len(rules) == len(commands())
     for rule, module in zip(rules, commands(), strict=True):
-        listed = re.findall(r'(?:code|prose)\(f?"([^"]+)"\)', rule)
-        named = module.replace("{params.module}", "sqrtdk.experiments.{experiment}.figures")
+        code = re.search(r"^ +code=(.*),$", rule, re.MULTILINE)
         if "results/shards/" in rule:
             # Its address has the code's digest.
-            assert listed == []
+            assert code is None
             continue
-        assert listed in ([named], [f"{named}.__main__"]), rule
+        assert code is not None, rule
+        job = module.removeprefix("sqrtdk.jobs.")
+        known = {"derive": "flow.derived_code", "sqrtdk.report": "flow.prose()"}
+        known["draw"] = "flow.drawing_code(experiment)"
+        listed = known.get(job) or code[1]
+        assert code[1] == listed
+        assert job in known or f'"{job}"' in listed or f'code("{module}")' == listed, rule
+
+
+def test_the_code_of_a_job_is_that_of_all_modules_that_it_loads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for names in (("sqrtdk.jobs.draw",), ("sqrtdk.jobs.draw", "sqrtdk.experiments.reach.figures")):
+        text = Path(targets.code(*names)).read_text(encoding="utf-8")
+        assert text.splitlines() == [code_digest.digest(name) for name in names]
 
 
 @pytest.fixture(scope="module")
@@ -521,7 +545,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def copy_project(root: Path) -> None:
     """Copy what a run needs, so that a test may edit it."""
-    for name in ("src", "conf", "profiles", "envs"):
+    for name in ("src", "conf", "profiles", "envs", "rules"):
         shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "Snakefile", root / "Snakefile")
 
@@ -530,15 +554,17 @@ def run_project(root: Path, *arguments: str, target: str = "scaling") -> Run:
     return snakemake(root, target, *arguments, "--config", "name=mine", *TINY, root=root)
 
 
-SUMMARIZED = {"measure", "merge", "contrast", "curve", "summarize", "cross", "draw_scaling"}
+SUMMARIZED = {
+    *("measure_shard", "merge", "contrasts", "exact_table", "summarize", "derive", "draw_scaling"),
+}
 
 
 DEPENDING = {
     "report/page.py": set(),
     "experiments/scaling/figures.py": {"draw_scaling"},
-    "experiments/scaling/crossings.py": {"cross", "draw_scaling"},
-    "theory/expectations.py": SUMMARIZED - {"measure", "merge"} | {"expect"},
-    "experiments/cells.py": SUMMARIZED | {"exemplify", "spread"},
+    "experiments/scaling/crossings.py": {"derive", "draw_scaling"},
+    "theory/expectations.py": SUMMARIZED - {"measure_shard", "merge"} | {"exact_shard"},
+    "experiments/cells.py": SUMMARIZED,
 }
 """Modules, and the rules of `scaling` that run again once they were edited."""
 
@@ -576,7 +602,7 @@ def test_edited_docstrings_comments_and_errors_run_nothing_again(project: Path) 
     )
     edit(
         project,
-        "experiments/cells.py",
+        "jobs/measure.py",
         "the first seed and the one after",
         "the first seed and one after",
     )
@@ -589,7 +615,7 @@ def test_an_edited_meaning_of_a_column_or_key_measures_nothing_again(project: Pa
     edit(
         project, "experiments/scaling/measure.py", "Largest weight of a", "The largest weight of a"
     )
-    rules = SUMMARIZED - {"measure"} | {"exemplify", "spread", "configure"}
+    rules = SUMMARIZED - {"measure_shard"} | {"write_config"}
     assert planned(project) == rules
     assert run_project(project).returncode == 0
 
@@ -598,7 +624,7 @@ def test_code_that_comes_back_is_noticed_without_snakemakes_records(project: Pat
     edit(project, "experiments/scaling/crossings.py", "", "BACK = 1\n")
     assert run_project(project).returncode == 0
     edit(project, "experiments/scaling/crossings.py", "BACK = 1\n", "")
-    assert planned(project) == {"cross", "draw_scaling"}
+    assert planned(project) == {"derive", "draw_scaling"}
     assert run_project(project).returncode == 0
     shutil.rmtree(project / ".snakemake")
     assert "measure" not in planned(project)

@@ -50,11 +50,11 @@ def measure(run: config_run.Run) -> tuple[list[Row], tuple[Column, ...]]:
     ((experiment, settings),) = run.settings.items()
     module = EXPERIMENTS[experiment]
     found: list[Row] = []
-    for slab in planning.slabs(settings, module.WITHIN):
+    for slab in planning.slabs(settings, module.batched_axes):
         for start, stop in planning.blocks(settings["seed"], len(settings["seed"])):
             part = slab | {"seeds": [start, stop]}
-            found += cells.rows(module.cells(part), module.COLUMNS, part)
-    return sorted(found, key=tables.axes_of(module.COLUMNS)), module.COLUMNS
+            found += cells.rows(module.cells(part), module.columns, part)
+    return sorted(found, key=tables.axes_of(module.columns)), module.columns
 
 
 def show(rows: list[Row], columns: tuple[Column, ...], *, header: bool) -> None:
@@ -198,7 +198,7 @@ def _is_rows(path: Path) -> bool:
     """Return whether a file begins with the header of an experiment's rows."""
     with path.open("rb") as file:
         first = file.readline(10_000).rstrip(b"\n").decode(errors="replace")
-    headers = (",".join(c.name for c in one.COLUMNS) for one in EXPERIMENTS.values())
+    headers = (",".join(c.name for c in one.columns) for one in EXPERIMENTS.values())
     return first in headers
 
 

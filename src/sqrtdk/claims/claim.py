@@ -84,8 +84,10 @@ class Claim:
     vectors: Literal["unrelated", "related"] | None = None
     about: tuple[Literal["unrelated", "related"], ...] = ()
     caveat: str = ""
-    experiment: str = "scaling"
+    experiment: str = ""
     also: tuple[str, ...] = ()
     subjects: Callable[[Mapping[str, Any], pd.DataFrame], Sequence[Subject]] | None = None
     lacking: str = ""
     table: str = "summary"
+    lead: int = 0
+    role: Literal["", "gate"] = ""

@@ -6,8 +6,9 @@ from typing import Any, NamedTuple, Protocol
 
 import pandas as pd
 
+from sqrtdk.stats import decisions
 from sqrtdk.stats.curves import Curve, crossing, last, relative_range
-from sqrtdk.stats.decisions import beyond, every, exists, need_far, need_large, steady, up_to
+from sqrtdk.stats.decisions import LARGE, beyond, every, exists, need_far, need_large, steady, up_to
 from sqrtdk.stats.intervals import Estimate, MissingError, spread
 from sqrtdk.stats.series import Whole
 from sqrtdk.stats.wording import estimate, number
@@ -30,6 +31,20 @@ LOSS = 0.5
 ROUNDING = 16
 """Rounding of a sum of n_k weights stays below this many times n_k eps: each of its n_k additions
 rounds by at most eps/2, and the weights and values carry a few eps of their own."""
+
+
+END = (
+    f"at the run's largest d_k. A run whose largest d_k is below {LARGE} cannot make it false, and "
+    "makes it true with a condition only."
+)
+
+LATE = f"Also with a condition if that begins only above d_k = {HEAD}."
+
+FAR = (
+    f"True needs {decisions.SIZES} values of d_k or more that span a factor of {decisions.SPAN} "
+    f"and end at {LARGE} or more"
+)
+"""Sentences that the rules of several claims have."""
 
 
 class Subject(Protocol):

@@ -23,8 +23,11 @@ def text() -> str:
     ]
     grids = {grid: compose.compose([f"grid={grid}"], {}) for grid in ("cell", "default")}
     for name, module in EXPERIMENTS.items():
-        lines += ["", f"Experiment {name}: {(module.__doc__ or '').strip().splitlines()[0]}", ""]
-        for key in module.KEYS:
+        if any(name not in run.settings for run in grids.values()):
+            # Half an experiment, whose file in conf/experiment/ is still to be written.
+            continue
+        lines += ["", f"Experiment {name}: {module.title}", ""]
+        for key in module.keys:
             defaults = [f"{grid}: {_default(run, name, key)}" for grid, run in grids.items()]
             lines += _entry(key, defaults)
             if key.name == "seed":

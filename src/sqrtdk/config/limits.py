@@ -37,7 +37,7 @@ def check_formulas(run: Run) -> None:
             raise ConfigError(
                 f"scale_rules.{name}: {error}{given_parameters(entry, 'rule')} {_at(sizes)}"
             ) from None
-        if EXPERIMENTS[experiment].FACTORS_ONLY and not scale_rules.is_factor(entry):
+        if EXPERIMENTS[experiment].scalar_scale_only and not scale_rules.is_factor(entry):
             raise refuse("scaling", name, f"for {experiment}, {FACTOR_RULES}")
 
 
@@ -75,7 +75,7 @@ def _check_shards(run: Run) -> None:
         lengths = {
             key: len(value) for key, value in settings.items() if isinstance(value, (list, dict))
         }
-        together = ("seed", "scaling", *EXPERIMENTS[name].WITHIN)
+        together = ("seed", "scaling", *EXPERIMENTS[name].batched_axes)
         slabs = math.prod(count for key, count in lengths.items() if key not in together)
         # Each run of consecutive seeds has its own shards.
         n_shards = slabs * sum(1 for _ in planning.blocks(settings["seed"], run.shard_seeds))
@@ -86,7 +86,7 @@ def _check_shards(run: Run) -> None:
                 f"shard); allowed: at most {MOST_SHARDS:,}, with fewer values or more shard_seeds, "
                 f"up to {MOST_SHARD_SEEDS:,}"
             )
-        slab = next(planning.slabs(settings, EXPERIMENTS[name].WITHIN))
+        slab = next(planning.slabs(settings, EXPERIMENTS[name].batched_axes))
         if len(json.dumps(slab)) > MOST_BYTES:
             longest = max(slab, key=lambda key: len(json.dumps(slab[key])))
             count = f"{len(slab[longest]):,} values"
@@ -111,17 +111,20 @@ def check_memory(run: Run) -> None:
     free = memory.free_memory()
     for name, settings in run.settings.items():
         module = EXPERIMENTS[name]
+        memory_of = module.memory
+        if memory_of is None:
+            continue
         sizes = {
             key.name: max(settings[key.name]) if key.axis else settings[key.name]
-            for key in module.KEYS
+            for key in module.keys
             if key.kind == "whole" and key.name != "seed"
         }
         # Some experiments measure the cells of a slab together, so pass those axes as well.
-        lists = {key: settings[key] for key in (*module.WITHIN, "scaling") if key in settings}
-        need = module.memory(sizes | lists)
+        lists = {key: settings[key] for key in (*module.batched_axes, "scaling") if key in settings}
+        need = memory_of(sizes | lists)
         if need > free:
             # Name the size that would save the most memory if it were 1.
-            key = min(sizes, key=lambda size: module.memory(sizes | lists | {size: 1}))
+            key = min(sizes, key=lambda size: memory_of(sizes | lists | {size: 1}))
             at_most = ", ".join(f"{n}={v}" for n, v in sizes.items() if n != key)
             raise refuse(
                 key,

@@ -17,7 +17,7 @@ from sqrtdk.config.run import SEEDS, Run
 from sqrtdk.config.values import as_word, check_value, refuse_repeat, to_list
 from sqrtdk.config.yaml_reader import NAME, read
 from sqrtdk.core import scale_rules
-from sqrtdk.experiments.registry import EXAMPLES, EXPERIMENTS
+from sqrtdk.experiments.registry import EXAMPLES, EXPERIMENTS, LEFT_OUT
 from sqrtdk.schema import Key
 
 
@@ -118,7 +118,7 @@ def _share_arms(
     takers = [
         name for name in names if follows_flat(name, "scaling") and "scaling" not in own[name]
     ]
-    narrow = [name for name in takers if EXPERIMENTS[name].FACTORS_ONLY]
+    narrow = [name for name in takers if EXPERIMENTS[name].scalar_scale_only]
     left_out = [name for name in given if name in rules and not scale_rules.is_factor(rules[name])]
     if not left_out or not narrow:
         return {}, []
@@ -169,7 +169,7 @@ def _chosen(composed: Mapping[str, Any]) -> list[str]:
     given = composed.get("experiment") or {}
     if not isinstance(given, Mapping):
         raise refuse("experiment", given, "a mapping from experiment to its keys")
-    blocks = list(given) or list(EXPERIMENTS)
+    blocks = [name for name in given if name not in LEFT_OUT] or list(EXPERIMENTS)
     wanted = composed.get("experiments")
     listed = blocks if wanted is None else to_list("experiments", wanted)
     for name in listed:
@@ -183,7 +183,7 @@ def _experiment(
     name: str, layers: Mapping[str, Mapping[str, Any]], entries: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
     """Return one experiment's settings: later layers override earlier ones, all keys checked."""
-    keys = {key.name: key for key in EXPERIMENTS[name].KEYS}
+    keys = {key.name: key for key in EXPERIMENTS[name].keys}
     merged: dict[str, Any] = {}
     for where, layer in layers.items():
         for key in layer:

@@ -42,7 +42,7 @@ class Run:
         entries: dict[str, dict[str, Any]] = {}
         for experiment, settings in self.settings.items():
             block = document[experiment] = {}
-            for key in EXPERIMENTS[experiment].KEYS:
+            for key in EXPERIMENTS[experiment].keys:
                 value = settings[key.name]
                 if key.named_in:
                     entries.setdefault(key.named_in, {}).update(value)

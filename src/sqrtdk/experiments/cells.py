@@ -3,13 +3,11 @@
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
-from sqrtdk.schema import Column, Key
-from sqrtdk.storage import shard_files, tables
+from sqrtdk.schema import Column
+from sqrtdk.storage import tables
 from sqrtdk.storage.tables import Row
-from sqrtdk.system import command_line, errors
 
 Cell = tuple[Row, Callable[[], Row | list[Row]]]
 """A cell's axes, and the function that measures it: one row, or several with further axes."""
@@ -73,47 +71,3 @@ def shared(compute: Callable[..., Any], *lists: Sequence[Any]) -> Callable[..., 
         return found
 
     return at
-
-
-SHAPES: dict[str, tuple[type, ...]] = {"whole": (int,), "number": (int, float)}
-"""The types of a key's values in a slab, if they are not text."""
-
-
-def check_slab(slab: Row, keys: Sequence[Key]) -> None:
-    """Raise MistakeError for a value that is not a slab of an experiment with these keys.
-
-    Checks only the shape, because the slabs of the pipeline come from a checked configuration.
-    """
-    seeds: Any = slab.get("seeds")
-    if not (_are(seeds, (int,)) and len(seeds) == 2 and 0 <= seeds[0] < seeds[1]):
-        raise errors.MistakeError(
-            f"seeds: {seeds!r} is not allowed; "
-            "allowed: the first seed and the one after the last, [0, 20]"
-        )
-    for key in keys:
-        value = slab.get(key.name)
-        values = value if isinstance(value, list) else [value]
-        right = (
-            isinstance(value, dict) if key.named_in else _are(values, SHAPES.get(key.kind, (str,)))
-        )
-        if key.name != "seed" and not right:
-            shown = errors.shorten(value)
-            raise errors.MistakeError(f"{key.name}: {shown} is not allowed; allowed: {key.allowed}")
-
-
-def _are(values: Any, types: tuple[type, ...]) -> bool:
-    """Return whether a value is a list of these types; true and false are not whole numbers."""
-    return isinstance(values, list) and all(type(one) in types for one in values)
-
-
-def main(
-    cells: Callable[[Row], Iterable[Cell]], keys: Sequence[Key], columns: Sequence[Column]
-) -> None:
-    """Compute the slab given as JSON, the first argument, into the shard named by the second."""
-
-    def write() -> None:
-        slab = errors.read_json(sys.argv[1], "a slab")
-        check_slab(slab, keys)
-        shard_files.write_sealed(Path(sys.argv[2]), slab, rows(cells(slab), columns, slab), columns)
-
-    command_line.run(write, "SLAB", "SHARD.csv")

@@ -75,9 +75,10 @@ def panels(
     if wanted.empty:
         names = ", ".join(sorted({metric for shown in rows.values() for metric in shown}))
         return style.nothing(f"{names} is undefined in this grid."), []
+    blocks = [block for _, block in wanted.groupby(list(where))] if where else [wanted]
     lines = [
         (block, values, row)
-        for _, block in wanted.groupby(list(where))
+        for block in blocks
         for values in _wrapped(sorted(block[across].unique()))
         for row, shown in rows.items()
         if (block[across].isin(values) & block["metric"].isin(shown)).any()

@@ -17,13 +17,13 @@ from sqrtdk.system import command_line
 
 def rows(settings: Mapping[str, Any], runs: pd.DataFrame, experiment: str) -> Iterator[tables.Row]:
     """Yield the contrasts of an experiment's runs with the rule that divides by √d_k, if any."""
-    yield from contrast(runs, EXPERIMENTS[experiment].COLUMNS, scaled_arm(settings["scaling"]))
+    yield from contrast(runs, EXPERIMENTS[experiment].columns, scaled_arm(settings["scaling"]))
 
 
 def main() -> None:
     """Write contrasts.csv of an experiment from the run's config and runs.csv."""
     configuration, experiment, runs, path = sys.argv[1:]
-    schema = EXPERIMENTS[experiment].COLUMNS
+    schema = EXPERIMENTS[experiment].columns
     settings = resolve.load(Path(configuration)).of(experiment)
     found = rows(settings, frames.read(Path(runs), schema), experiment)
     guards.write_guarded(Path(path), tables.text(found, columns(schema)))

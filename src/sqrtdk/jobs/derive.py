@@ -1,23 +1,35 @@
-"""Write a derived table of an experiment from the run's configuration."""
+"""Write a derived table of an experiment."""
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from sqrtdk.config import resolve
-from sqrtdk.schema import Column
-from sqrtdk.storage import guards, tables
-from sqrtdk.system import command_line
+from sqrtdk.experiments import schemas
+from sqrtdk.experiments.base import load
+from sqrtdk.experiments.registry import EXPERIMENTS
+from sqrtdk.storage import frames, guards, tables
+from sqrtdk.system import command_line, errors
 
 
-def main(
-    rows: Callable[[Mapping[str, Any]], Iterable[tables.Row]], columns: Sequence[Column]
-) -> None:
-    """Write the rows of the `scaling` of the run whose config is named first to the second path."""
+def main() -> None:
+    """Write a derived table of the run of a config; what it needs is read from the run's folder."""
+    configuration, wanted_table, path = sys.argv[1:]
+    name, _, table = wanted_table.partition("/")
+    experiment = EXPERIMENTS.get(name)
+    if experiment is None or table not in {one.name for one in experiment.tables}:
+        allowed = [f"{x.name}/{one.name}" for x in EXPERIMENTS.values() for one in x.tables]
+        raise errors.MistakeError(
+            f"table: {wanted_table} is not allowed; allowed: {', '.join(allowed)}"
+        )
+    wanted = experiment.table(table)
+    settings = resolve.load(Path(configuration)).of(name)
+    folder = Path(configuration).parent / name
+    needed = [
+        frames.read(folder / f"{one}.csv", schemas.columns(experiment, one)) for one in wanted.needs
+    ]
+    rows = load(name, wanted.module).rows(settings, *needed)
+    guards.write_guarded(Path(path), tables.text(rows, schemas.columns(experiment, table)))
 
-    def write() -> None:
-        settings = resolve.load(Path(sys.argv[1])).of("scaling")
-        guards.write_guarded(Path(sys.argv[2]), tables.text(rows(settings), columns))
 
-    command_line.run(write, "CONFIG", "TABLE.csv")
+if __name__ == "__main__":
+    command_line.run(main, "CONFIG", "EXPERIMENT/TABLE", "TABLE.csv")

@@ -17,7 +17,7 @@ from sqrtdk.theory.points import Point
 
 def points(experiment: str, settings: Mapping[str, Any]) -> list[tuple[str, Point]]:
     """Return every point of an experiment that has an exact value, with the name of its rule."""
-    return list(theory_points.points(settings)) if EXPERIMENTS[experiment].HAS_THEORY else []
+    return list(theory_points.points(settings)) if EXPERIMENTS[experiment].has_exact else []
 
 
 def main() -> None:
@@ -31,7 +31,7 @@ def main() -> None:
         for n_k, d_k, scale, *numbers in shard_files.read_sealed(shard, theory_points.COLUMNS):
             point = Point(int(n_k), float(d_k), float(scale))
             known[point] = Expectations(*map(float, numbers))
-    metrics = [column.name for column in EXPERIMENTS[experiment].COLUMNS if not column.axis]
+    metrics = [column.name for column in EXPERIMENTS[experiment].columns if not column.axis]
     table = rows(found, known, n_qs=settings.get("n_q", []), metrics=metrics)
     guards.write_guarded(path, tables.text(table, COLUMNS))
 

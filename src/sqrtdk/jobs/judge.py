@@ -13,9 +13,8 @@ from sqrtdk.claims.ledger import judge
 from sqrtdk.claims.readings import Subject
 from sqrtdk.config import errors, resolve
 from sqrtdk.config import run as config_run
-from sqrtdk.experiments.chapter import CLAIMS, SCHEMAS
+from sqrtdk.experiments import schemas, statements
 from sqrtdk.experiments.registry import EXPERIMENTS
-from sqrtdk.stats import summary
 from sqrtdk.stats.series import series_of
 from sqrtdk.storage import frames, guards, tables
 from sqrtdk.system import command_line
@@ -32,7 +31,7 @@ def ledger(
     """
     found = {(name, "summary"): table for name, table in summaries.items()} | dict(others or {})
     result = []
-    for claim in CLAIMS:
+    for claim in statements.claims():
         own, *also = (
             _subjects(claim, run.settings[name], found, name)
             if (name, claim.table) in found
@@ -64,22 +63,16 @@ def main() -> None:
     A table's experiment is the folder that it is in.
     """
     configuration, *paths, out = map(Path, sys.argv[1:])
+    found = {}
     for path in paths:
-        kinds = ("summary", *SCHEMAS)
-        if path.parent.name not in EXPERIMENTS or path.stem not in kinds:
+        experiment = EXPERIMENTS.get(path.parent.name)
+        kinds = experiment.judged_by if experiment else ("summary",)
+        if experiment is None or path.stem not in kinds:
             allowed = f"EXPERIMENT/TABLE.csv, of the tables {' or '.join(kinds)}"
             raise errors.refuse("table", str(path), allowed)
-    summaries = {
-        path.parent.name: frames.read(path, summary.columns(EXPERIMENTS[path.parent.name].COLUMNS))
-        for path in paths
-        if path.stem == "summary"
-    }
-    others = {
-        (path.parent.name, path.stem): frames.read(path, SCHEMAS[path.stem])
-        for path in paths
-        if path.stem != "summary"
-    }
-    rows = ledger(resolve.load(configuration), summaries, others)
+        schema = schemas.columns(experiment, path.stem)
+        found[path.parent.name, path.stem] = frames.read(path, schema)
+    rows = ledger(resolve.load(configuration), {}, found)
     guards.write_guarded(out, tables.text(rows, COLUMNS))
 
 

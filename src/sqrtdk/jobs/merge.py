@@ -49,10 +49,10 @@ def plan_of(run: config_run.Run, experiment: str, folder: Path) -> planning.Plan
     return planning.plan(
         folder,
         run.settings[experiment],
-        module.COLUMNS,
+        module.columns,
         shard_seeds=run.shard_seeds,
-        within=module.WITHIN,
-        code=code_digest.measured_digest(f"sqrtdk.experiments.{experiment}.measure"),
+        within=module.batched_axes,
+        code=code_digest.measured_digest(module.measured_by),
     )
 
 
@@ -86,7 +86,7 @@ def rows_of(
 def main() -> None:
     """Merge the shards of the second argument, an experiment of the run whose config is first."""
     run, experiment, path = resolve.load(Path(sys.argv[1])), sys.argv[2], Path(sys.argv[3])
-    settings, columns = run.of(experiment), EXPERIMENTS[experiment].COLUMNS
+    settings, columns = run.of(experiment), EXPERIMENTS[experiment].columns
     plan = plan_of(run, experiment, path.parent.parent.parent / "shards" / experiment)
     if plan.missing:
         lacking = min(plan.missing)

@@ -16,7 +16,7 @@ def main() -> None:
     """Summarize an experiment (second) of a run (its config first): runs.csv, exact.csv, output."""
     experiment, runs, exact, path = sys.argv[2], *map(Path, sys.argv[3:])
     settings = resolve.load(Path(sys.argv[1])).of(experiment)
-    schema = EXPERIMENTS[experiment].COLUMNS
+    schema = EXPERIMENTS[experiment].columns
     known = exact_values(settings, read(exact, exact_table.COLUMNS))
     rows = summarize(read(runs, schema), schema, known)
     guards.write_guarded(path, tables.text(rows, columns(schema)))

@@ -5,18 +5,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from sqrtdk.claims import claim
+from sqrtdk.claims import claim, question
 from sqrtdk.config import keys as config_keys
-from sqrtdk.experiments import questions
-from sqrtdk.experiments.registry import EXAMPLES, EXPERIMENTS
-from sqrtdk.experiments.related import cosines
-from sqrtdk.experiments.scaling import crossings, tails, weights
-from sqrtdk.experiments.score_width import widths
-from sqrtdk.experiments.training import equivalence, rates
+from sqrtdk.experiments import schemas
+from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.schema import Column
-from sqrtdk.stats import contrasts, summary, wording
+from sqrtdk.stats import wording
 from sqrtdk.storage import guards, tables
-from sqrtdk.theory import exact_table
 
 
 class File(NamedTuple):
@@ -43,55 +38,32 @@ class Table(NamedTuple):
     columns: tuple[Column, ...]
 
 
+NOTES = {
+    "summary": "One row per metric and combination of axes, over the seeds.",
+    "exact": "One row per exact value, also between the d_k of the grid.",
+}
+
+PAIRED = (
+    "Ratios of arms that share their draws, with paired intervals: one row per metric, arm and "
+    "combination of axes."
+)
+
+
 def known(experiments: Iterable[str]) -> dict[str, Table]:
     """Return every table that a run of these experiments can have, by its path."""
     result = {}
-    experiments = list(experiments)
     for name in experiments:
-        schema = EXPERIMENTS[name].COLUMNS
-        result[f"{name}/runs.csv"] = Table(EXPERIMENTS[name].ROW, tuple(schema))
-        if name in EXAMPLES:
-            continue
-        result[f"{name}/summary.csv"] = Table(
-            "One row per metric and combination of axes, over the seeds.", summary.columns(schema)
-        )
-        result[f"{name}/exact.csv"] = Table(
-            "One row per exact value, also between the d_k of the grid.", exact_table.COLUMNS
-        )
-    for name in (x for x in experiments if x in contrasts.COMPARED):
-        result[f"{name}/contrasts.csv"] = Table(
-            "Ratios of arms that share their draws, with paired intervals: one row per metric, "
-            "arm and combination of axes.",
-            contrasts.columns(EXPERIMENTS[name].COLUMNS),
-        )
-    of_scaling = {
-        "crossings": Table(
-            "From which d_k on: one row per series and quantity.", crossings.COLUMNS
-        ),
-        "tails": Table(
-            "How a gradient is spread over its rows: one row per rank shown.", tails.COLUMNS
-        ),
-        "weights": Table("Weights of a few cells, the first queries and keys.", weights.COLUMNS),
-    }
-    if "scaling" in experiments:
-        result |= {f"scaling/{name}.csv": table for name, table in of_scaling.items()}
-    if "related" in experiments:
-        result["related/cosines.csv"] = Table(
-            "Weight by cosine of key and query: one row per cosine and metric.", cosines.COLUMNS
-        )
-    if "training" in experiments:
-        result["training/rates.csv"] = Table(
-            "How fast each arm learns: one row per learning rate.", rates.COLUMNS
-        )
-        result["training/twins.csv"] = Table(
-            "Runs with scaling and their twins without: one row per pair.", equivalence.COLUMNS
-        )
-    if "score_width" in experiments:
-        result["score_width/widths.csv"] = Table(
-            "How fast each kind of attention learns: one row per reader and d_k.", widths.COLUMNS
-        )
+        experiment = EXPERIMENTS[name]
+        notes = {"runs": experiment.row}
+        if experiment.summarised:
+            notes |= NOTES
+        if experiment.paired:
+            notes["contrasts"] = PAIRED
+        notes |= {table.name: table.note for table in experiment.tables}
+        for table, note in notes.items():
+            result[f"{name}/{table}.csv"] = Table(note, schemas.columns(experiment, table))
     result["claims.csv"] = Table("One row per claim.", claim.COLUMNS)
-    result["questions.csv"] = Table("One row per question of the concept check.", questions.COLUMNS)
+    result["questions.csv"] = Table("One row per question of the concept check.", question.COLUMNS)
     return result
 
 
@@ -136,7 +108,7 @@ def dictionary(folder: Path, experiments: Iterable[str]) -> list[Schema]:
     found = [Schema(["config.yaml"], "Keys of the whole run.", run)]
     for name in experiments:
         keys = [
-            (key.name, key.unit, f"{key.meaning} ({key.allowed})") for key in EXPERIMENTS[name].KEYS
+            (key.name, key.unit, f"{key.meaning} ({key.allowed})") for key in EXPERIMENTS[name].keys
         ]
         found.append(Schema([f"config.yaml: {name}"], "Keys of the experiment.", keys))
     for path, table in known(experiments).items():

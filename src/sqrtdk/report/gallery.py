@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from sqrtdk.experiments.registry import FIGURES
+from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.report import svg
 from sqrtdk.report.dictionary import read_rows
 
@@ -16,17 +16,6 @@ EXPERIMENT_FILES = Path(__file__).resolve().parents[1] / "experiments"
 
 LARGEST = 1_500_000
 """Maximum bytes of an SVG in the page. Larger ones, with dozens of panels, are shown as PNG."""
-
-SOURCES = {
-    "scaling-weights": "scaling/weights.csv",
-    "scaling-tails": "scaling/tails.csv",
-    "worked_example-projections": "worked_example/runs.csv",
-    "worked_example-attention": "worked_example/runs.csv",
-    "worked_example-gradients": "worked_example/runs.csv",
-    # Shorter than the summary, with the same seeds.
-    **{f"training-{what}": "training/rates.csv" for what in FIGURES["training"]},
-}
-"""The table with the seeds of a figure, if it is not the summary."""
 
 
 class Caption(NamedTuple):
@@ -50,13 +39,13 @@ def figures(folder: Path, experiments: Iterable[str]) -> list[Figure]:
     """Return the figures of the run that exist, in the report's order."""
     result = []
     for experiment in experiments:
-        for what in FIGURES.get(experiment, ()):
-            stem = f"{experiment}-{what}"
+        for one in EXPERIMENTS[experiment].figures:
+            stem = f"{experiment}-{one.name}"
             path = folder / "figures" / f"{stem}.svg"
             if not path.is_file():
                 continue
             caption = read_caption(EXPERIMENT_FILES / experiment / "captions" / f"{stem}.rst", stem)
-            note = seeds(read_rows(folder / SOURCES.get(stem, f"{experiment}/summary.csv")))
+            note = seeds(read_rows(folder / experiment / f"{one.seeds_from}.csv"))
             description = " ".join([*caption.paragraphs, note])
             words = {"title": caption.title, "description": description}
             image = path.with_suffix(".png")

@@ -8,9 +8,8 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from sqrtdk.claims import claim
+from sqrtdk.claims import claim, question
 from sqrtdk.config import entries, errors, yaml_reader
-from sqrtdk.experiments import questions
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.experiments.scaling import tails
 from sqrtdk.experiments.training import measure as training
@@ -51,7 +50,7 @@ def context(folder: Path) -> dict[str, Any]:
     experiments = [name for name in listed if name in EXPERIMENTS]
     blocks = {name: settings.get(name) or {} for name in experiments}
     summaries = {
-        name: frames.read(path, summary.columns(EXPERIMENTS[name].COLUMNS))
+        name: frames.read(path, summary.columns(EXPERIMENTS[name].columns))
         for name in experiments
         if (path := folder / name / "summary.csv").is_file()
     }
@@ -74,7 +73,7 @@ def context(folder: Path) -> dict[str, Any]:
     return {
         "css": Markup((HERE / "page.css").read_text(encoding="utf-8")),
         "name": settings["name"],
-        "experiments": {name: prose.first_line(EXPERIMENTS[name].__doc__) for name in experiments},
+        "experiments": {name: EXPERIMENTS[name].title for name in experiments},
         "facts": {name: prose.facts(block) for name, block in blocks.items()},
         "lead": prose.lead(ledger),
         "gate": prose.gate(ledger),
@@ -84,7 +83,7 @@ def context(folder: Path) -> dict[str, Any]:
         "judged": len(ledger),
         "between": claim.BETWEEN,
         "verdicts": {verdict: verdict.replace(" ", "-") for verdict in claim.VERDICTS},
-        "questions": prose.questions(read_rows(folder / "questions.csv", questions.COLUMNS)),
+        "questions": prose.questions(read_rows(folder / "questions.csv", question.COLUMNS)),
         "example": Example(worked) if worked else None,
         "pictured": any(one.stem == "worked_example-projections" for one in pictures),
         "figures": pictures,
@@ -95,7 +94,7 @@ def context(folder: Path) -> dict[str, Any]:
         "tables": {name: found for name, found in tables.items() if found},
         "files": dictionary.downloads(folder, experiments),
         "methods": [x for x in experiments if (EXPERIMENT_FILES / x / "method.html.j2").is_file()],
-        "with_theory": [x for x in experiments if EXPERIMENTS[x].HAS_THEORY],
+        "with_theory": [x for x in experiments if EXPERIMENTS[x].has_exact],
         "covered": covered(summaries),
         "entries": {mapping: prose.entries(settings, mapping) for mapping in entries.FORMULAS},
         "agreement": agreement,
@@ -119,5 +118,5 @@ def covered(summaries: Mapping[str, pd.DataFrame]) -> list[str]:
         for table in summaries.values()
         for metric in table.loc[table["exact"].notna(), "metric"]
     }
-    columns: Iterable[str] = dict.fromkeys(c.name for m in EXPERIMENTS.values() for c in m.COLUMNS)
+    columns: Iterable[str] = dict.fromkeys(c.name for m in EXPERIMENTS.values() for c in m.columns)
     return [name for name in columns if name in found]

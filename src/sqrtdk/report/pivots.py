@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from sqrtdk.experiments.base import Pivot
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.experiments.scaling import crossings
 from sqrtdk.experiments.training import rates
@@ -14,53 +15,11 @@ from sqrtdk.schema import Column
 from sqrtdk.stats import intervals, wording
 from sqrtdk.stats.intervals import Estimate
 
-HEADLINES = {
-    "scaling": (
-        "logit_std",
-        "entropy_normalized",
-        "effective_keys",
-        "max_weight",
-        "grad_logits_dead_entries",
-        "grad_logits_median",
-        "grad_q_rms",
-    ),
-    "related": ("entropy_normalized", "max_weight", "grad_logits_dead_entries", "grad_q_rms"),
-    "precision": ("weight_error", "overflow_share"),
-    "training": ("steps_to_90", "learning_rate"),
-    "projections": ("accuracy", "asked_weight"),
-    "encoder_decoder": ("accuracy", "steps_to_90", "asked_weight"),
-    "capacity": ("accuracy", "accuracy_gain"),
-    "score_width": ("accuracy", "steps_to_90", "asked_weight"),
-    "reach": ("jacobian_norm", "accuracy"),
-}
-"""The metrics that the page tabulates; without an entry, the first six of an experiment."""
-
-SIDE_BY_SIDE = {
-    "precision": "order",
-    "projections": "projections",
-    "encoder_decoder": "reader",
-    "capacity": "reader",
-    "score_width": "reader",
-    "reach": "reader",
-}
-"""The axis with a column for each value, if it is not the scale rule."""
-
 NAMED = ("scaling", "reader")
 """Axes whose values are names that need no label."""
 
-DOWN = {
-    "projections": "learning_rate",
-    "encoder_decoder": "length",
-    "capacity": "hidden",
-    "reach": "distance",
-}
-"""The axis with a row for each value, if it is not d_k."""
-
-SHORT = {"distance": 6}
-"""Maximum rows of a block, for an axis that needs fewer than `ROWS`."""
-
-ROWS, CELLS, COLUMNS = 16, 30, 10
-"""Maximum rows, series times variants, and columns of a table; summary.csv has everything.
+CELLS, COLUMNS = 30, 10
+"""Series times arms, and columns that a table shows at most; summary.csv has all.
 Columns that do not fit a page become blocks, one below the other."""
 
 Rows = list[tuple[int, list["Cell | None"]]]
@@ -149,19 +108,20 @@ def pivots(
     they are not those of the experiment's columns. Returns no tables if the row or the column
     axis is missing.
     """
-    inner, down = SIDE_BY_SIDE.get(experiment, "scaling"), DOWN.get(experiment, "d_k")
+    wanted = EXPERIMENTS[experiment].pivot
+    inner, down = wanted.side, wanted.down
     if not {down, inner} <= set(table.columns):
         return []
     if "step" in table:
         table = table[table["step"] == table["step"].max()]
-    columns = {column.name: column for column in schema or EXPERIMENTS[experiment].COLUMNS}
+    columns = {column.name: column for column in schema or EXPERIMENTS[experiment].columns}
     # The values of an axis are compared with those of the configuration as text.
     names = [name for name, column in columns.items() if column.axis and name in table]
     table = table.astype({name: str for name in names if name != down})
     present, seeds = set(table["metric"]), int(table["n_seeds"].max())
-    headlines = HEADLINES.get(experiment, [name for name in columns if name in present][:6])
+    headlines = wanted.metrics or [name for name in columns if name in present][:6]
     return [
-        _pivot(columns[name], table[table["metric"] == name], down, inner, seeds, settings)
+        _pivot(columns[name], table[table["metric"] == name], wanted, seeds, settings)
         for name in headlines
         if name in present
     ]
@@ -170,11 +130,11 @@ def pivots(
 def _pivot(
     column: Column,
     table: pd.DataFrame,
-    by: str,
-    inner: str,
+    wanted: Pivot,
     seeds: int,
     settings: Mapping[str, Any],
 ) -> Table:
+    by, inner = wanted.down, wanted.side
     axes = [name for name in table.columns[: list(table.columns).index("metric")] if name != by]
     values = {name: _ordered(table[name], settings.get(name)) for name in axes}
     arms, sizes = values.pop(inner), sorted(set(table[by]))
@@ -187,7 +147,7 @@ def _pivot(
     down, across = varying[:split], varying[split:]
     records = table.to_dict("records")
     blocks, series = _groups(records, down, values), _groups(records, across, values)
-    shown_arms, rows = arms[:CELLS], SHORT.get(by, ROWS)
+    shown_arms, rows = arms[:CELLS], wanted.most
     shown = _some(blocks, CELLS // (len(shown_arms) * len(series)))
     cells = {
         (row[by], *(row[name] for name in (*down, *across, inner))): _cell(row, seeds)

@@ -10,17 +10,11 @@ from markupsafe import Markup, escape
 from sqrtdk.claims import claim as claims_claim
 from sqrtdk.claims import ledger as claims_ledger
 from sqrtdk.config import entries as config_entries
+from sqrtdk.experiments import statements
 from sqrtdk.stats.wording import NBSP
-
-LEAD = ("from_64", "stable", "gradients_typical", "gradients_rms", "training")
-"""The claims whose findings open the page: what the scale does, what is true of the statement that
-gradients vanish without it, and what is not."""
 
 SOURCES = {"chapter": "What the chapter says", "ours": "What we add"}
 """The parts of the list of claims, by their source."""
-
-GATE = "agreement"
-"""The claim that compares measurement with theory."""
 
 PARAGRAPH = 200
 """Maximum characters of a paragraph that is not split into sentences."""
@@ -95,12 +89,14 @@ def lead(ledger: Sequence[Row]) -> dict[str, Any]:
     A run without any of the opening claims opens with its other findings.
     """
     rows = {row["claim"]: row for row in ledger}
-    opening = [rows[claim] for claim in LEAD if claim in rows]
+    leading = sorted((one for one in statements.claims() if one.lead), key=lambda one: one.lead)
+    opening = [rows[one.claim] for one in leading if one.claim in rows]
+    gates = _gates()
     measured = [row for row in opening if row["verdict"] != claims_claim.NOT_MEASURED]
     measured = measured or [
         row
         for row in ledger
-        if row["verdict"] != claims_claim.NOT_MEASURED and row["claim"] != GATE
+        if row["verdict"] != claims_claim.NOT_MEASURED and row["claim"] not in gates
     ]
     reasons = dict.fromkeys(row["condition"] for row in opening)
     return {
@@ -108,6 +104,10 @@ def lead(ledger: Sequence[Row]) -> dict[str, Any]:
         "sentences": [(*row["answer"].partition(": "), row["series"]) for row in measured],
         "reasons": [] if measured else list(reasons),
     }
+
+
+def _gates() -> set[str]:
+    return {one.claim for one in statements.claims() if one.role == "gate"}
 
 
 def tally(ledger: Sequence[Row]) -> list[tuple[str, int]]:
@@ -140,7 +140,8 @@ def absent(ledger: Sequence[Row]) -> dict[str, list[Row]]:
 
 def gate(ledger: Sequence[Row]) -> dict[str, str]:
     """Return the agreement of measurement and theory in one line; empty if it was not judged."""
-    row = next((row for row in ledger if row["claim"] == GATE), None)
+    gates = _gates()
+    row = next((row for row in ledger if row["claim"] in gates), None)
     if row is None or is_absent(row):
         return {}
     verdict = row["verdict"]

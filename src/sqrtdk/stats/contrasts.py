@@ -13,9 +13,6 @@ from sqrtdk.schema import Column
 from sqrtdk.stats.intervals import MissingError, paired_ratio
 from sqrtdk.storage import tables
 
-COMPARED = ("scaling", "related")
-"""Experiments with this table. `training` compares its arms at their best rates, in rates.csv."""
-
 
 def columns(runs: Sequence[Column]) -> tuple[Column, ...]:
     """Return the columns of contrasts.csv: the axes of runs.csv but scaling and seed, and these."""

@@ -25,24 +25,8 @@ from snakemake_interface_logger_plugins.common import LogEvent
 from sqrtdk.system import disk, errors, interrupts, stdio
 from sqrtdk.workflow import arguments
 
-MILLISECONDS = {
-    "draw_scaling": 9000,
-    "draw_related": 4000,
-    "draw_precision": 3000,
-    "draw_worked_example": 2000,
-    "draw_training": 4500,
-    "twin": 12000,
-    "draw_encoder_decoder": 3000,
-    "draw_projections": 2500,
-    "draw_capacity": 2500,
-    "draw_score_width": 2500,
-    "draw_reach": 3000,
-    "expect": 2500,
-    "cross": 5000,
-    "spread": 3000,
-    "publish": 2500,
-}
-"""Work of the jobs that take longer than most, for the estimate of the time left."""
+MILLISECONDS = {"draw": 3000, "derive": 4000, "exact_shard": 2500, "report": 2500}
+"""Work of the jobs that take longer than most, by rule; each experiment has a rule that draws."""
 
 TOLD_BY_PROGRESS = (
     LogEvent.JOB_FINISHED,
@@ -175,8 +159,8 @@ class LogHandler(LogHandlerBase):
 
     def work(self, rule: str, shard: str | None = None) -> float:
         """Return the approximate work of a job in milliseconds; by default of a usual shard."""
-        if rule != "measure":
-            return MILLISECONDS.get(rule, 500)
+        if rule != "measure_shard":
+            return MILLISECONDS.get("draw" if rule.startswith("draw_") else rule, 500)
         usual = sum(Expected.shards.values()) / max(len(Expected.shards), 1)
         return Expected.shards.get(shard or "", usual)
 

@@ -1,5 +1,6 @@
 """Describe the run for the Snakefile: its shards, and what each rule depends on."""
 
+import ast
 import hashlib
 import json
 import math
@@ -17,7 +18,9 @@ from sqrtdk.config import compose as config_compose
 from sqrtdk.config import errors, limits, yaml_reader
 from sqrtdk.config import overrides as config_overrides
 from sqrtdk.config import run as config_run
-from sqrtdk.experiments.registry import EXAMPLES, EXPERIMENTS, FIGURES, TABLES, Experiment
+from sqrtdk.experiments import statements
+from sqrtdk.experiments.base import Experiment
+from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.jobs import exact_curves, merge
 from sqrtdk.storage import atomic, code_digest, guards, planning, shard_files
 from sqrtdk.system import disk, interrupts, lock, memory, stdio
@@ -28,26 +31,6 @@ from sqrtdk.workflow.arguments import entries
 STATE = Path(".snakemake/sqrtdk")
 RESULTS = Path("results")
 SHARDS = RESULTS / "shards"
-
-
-ANSWERING = {
-    "related": ("summary", "contrasts"),
-    "scaling": ("summary", "contrasts"),
-    "reach": ("summary",),
-}
-"""The tables of each experiment that the concept check needs."""
-
-JUDGING = {
-    "scaling": ("contrasts",),
-    "related": ("contrasts", "cosines"),
-    "training": ("rates", "twins"),
-    "score_width": ("widths",),
-}
-"""The tables of each experiment that its claims need, as well as its summary."""
-
-
-COMPANIONS = {"training": ("projections",), "encoder_decoder": ("capacity", "score_width")}
-"""Experiments that are a second grid for the question of another experiment."""
 
 
 class Workflow:
@@ -162,27 +145,48 @@ class Workflow:
     def _refusal(self) -> str:
         return f"sqrtdk: {self._changed[0]} {guards.CHANGED}; {guards.REMEDY}"
 
+    def table(self, experiment: str, name: str) -> str:
+        """Return the path of a table."""
+        return f"{self.folder}/{experiment}/{name}.csv"
+
     def tables(self, experiment: str) -> list[str]:
         """Return the tables that an experiment's figures are drawn from."""
-        return [f"{self.folder}/{experiment}/{name}.csv" for name in TABLES[experiment]]
+        return [self.table(experiment, name) for name in EXPERIMENTS[experiment].drawn_from]
 
     def summaries(self) -> list[str]:
         """Return the summary tables of the run."""
-        sampled = [name for name in self.experiments if name not in EXAMPLES]
-        return [f"{self.folder}/{name}/summary.csv" for name in sampled]
+        sampled = [name for name in self.experiments if EXPERIMENTS[name].summarised]
+        return [self.table(name, "summary") for name in sampled]
+
+    @property
+    def derived(self) -> str:
+        """Return a pattern of the derived tables of the run, each as its experiment and name."""
+        names = [f"{x}/{one.name}" for x in self.experiments for one in EXPERIMENTS[x].tables]
+        return "|".join(names) or "-"
+
+    def needed(self, wildcards: Any) -> list[str]:
+        """Return the tables that a derived table is made from."""
+        experiment, name = wildcards.derived.split("/")
+        return [self.table(experiment, one) for one in EXPERIMENTS[experiment].table(name).needs]
 
     def wanted(self, experiment: str) -> list[str]:
         """Return the files of the target with an experiment's name, and its companions' files."""
-        belong = [name for name in COMPANIONS.get(experiment, ()) if name in self.experiments]
+        belong = [x for x in self.experiments if EXPERIMENTS[x].companion_of == experiment]
         return [file for name in (experiment, *belong) for file in self.files(name)]
 
     def files(self, experiment: str) -> list[str]:
         """Return every file of an experiment, so that deleted files are made again."""
-        figures = self.figures(experiment)
-        others = (*ANSWERING.get(experiment, ()), *JUDGING.get(experiment, ()))
-        names = dict.fromkeys(("runs", *TABLES[experiment], *others))
+        known, figures = EXPERIMENTS[experiment], self.figures(experiment)
+        names = dict.fromkeys(
+            (
+                "runs",
+                *known.drawn_from,
+                *known.judged_by,
+                *(one.name for one in known.tables),
+            )
+        )
         return [
-            *(f"{self.folder}/{experiment}/{name}.csv" for name in names),
+            *(self.table(experiment, name) for name in names),
             *figures,
             *(str(Path(figure).with_suffix(".png")) for figure in figures),
             *self.measured(experiment),
@@ -196,34 +200,78 @@ class Workflow:
         starting. `cores` are those of the run; on a cluster each job has its own machine, and this
         is None.
         """
-        need = EXPERIMENTS[wildcards.experiment].memory(self._slab(wildcards))
-        share: float = need / self._free
+        memory = EXPERIMENTS[wildcards.experiment].memory
+        if memory is None:
+            return 1
+        share: float = memory(self._slab(wildcards)) / self._free
         return max(1, math.ceil(share * (cores or 1)))
-
-    def answering(self) -> list[str]:
-        """Return the run's tables that the concept check needs."""
-        return [
-            f"{self.folder}/{name}/{table}.csv"
-            for name in self.experiments
-            for table in ANSWERING.get(name, ())
-        ]
 
     def judging(self) -> list[str]:
         """Return the run's tables that the claims need."""
         others = [
-            f"{self.folder}/{name}/{table}.csv"
+            self.table(name, table)
             for name in self.experiments
-            for table in JUDGING.get(name, ())
+            for table in EXPERIMENTS[name].judged_by
+            if table != "summary"
         ]
         return [*self.summaries(), *others]
 
+    def answering(self) -> list[str]:
+        """Return the run's tables that the concept check needs."""
+        return [
+            self.table(name, table)
+            for name, question in statements.questions()
+            if name in self.experiments
+            for table in question.needs
+        ]
+
     def verified(self) -> list[str]:
         """Return the run's tables that are compared with the reference."""
-        return [f"{self.folder}/scaling/runs.csv"] if "scaling" in self.experiments else []
+        return [self.table("scaling", "runs")] if "scaling" in self.experiments else []
 
     def figures(self, experiment: str) -> list[str]:
         """Return the SVG files of an experiment's figures."""
-        return [f"{self.folder}/figures/{experiment}-{what}.svg" for what in FIGURES[experiment]]
+        names = [one.name for one in EXPERIMENTS[experiment].figures]
+        return [f"{self.folder}/figures/{experiment}-{what}.svg" for what in names]
+
+    @property
+    def drawn(self) -> list[str]:
+        """Return the experiments of the run that have figures."""
+        return [name for name in self.experiments if EXPERIMENTS[name].figures]
+
+    def code(self, job: str, experiment: str) -> str:
+        """Return the code file of a job of one experiment."""
+        return code(f"sqrtdk.jobs.{job}", *_modules(experiment, "experiment"))
+
+    def derived_code(self, wildcards: Any) -> str:
+        """Return the code file of the job of a derived table."""
+        experiment, name = wildcards.derived.split("/")
+        module = EXPERIMENTS[experiment].table(name).module
+        return code("sqrtdk.jobs.derive", *_modules(experiment, "experiment", module))
+
+    def drawing_code(self, experiment: str) -> str:
+        """Return the code file of the job that draws an experiment's figures."""
+        tables = [one.module for one in EXPERIMENTS[experiment].tables]
+        return code("sqrtdk.jobs.draw", *_modules(experiment, "experiment", "figures", *tables))
+
+    def common_code(self, job: str, role: str) -> str:
+        """Return the code file of a job that uses the module `role` of every experiment."""
+        return code(f"sqrtdk.jobs.{job}", *self._all_modules(role))
+
+    def prose(self) -> list[str]:
+        """Return the source files of the report, which prints their docstrings."""
+        modules = ("sqrtdk.report.__main__", *self._all_modules("claims", "questions", "section"))
+        files = {path for module in modules for path in code_digest.closure(module)}
+        return sorted(os.path.relpath(path) for path in files)
+
+    def _all_modules(self, *roles: str) -> list[str]:
+        return [
+            module
+            for name in self.experiments
+            for module in _modules(
+                name, "experiment", *roles, *(one.module for one in EXPERIMENTS[name].tables)
+            )
+        ]
 
     def begin(self) -> None:
         """Take the lock of results/, or refuse a second run; open the progress log."""
@@ -286,7 +334,23 @@ def _shortened(command: str) -> str:
 def _milliseconds(experiment: Experiment, slab: planning.Slab) -> float:
     # A job takes about half a second to start.
     start, stop = slab["seeds"]
-    return float(1000 * (0.5 + (stop - start) * experiment.seconds(slab)))
+    each = experiment.seconds(slab) if experiment.seconds else 0.1
+    return float(1000 * (0.5 + (stop - start) * each))
+
+
+def _modules(experiment: str, *names: str) -> list[str]:
+    """Return those of some modules of an experiment's folder that it has and that can be read."""
+    folder = code_digest.PACKAGE / "experiments" / experiment
+    found = [name for name in dict.fromkeys(names) if _is_python(folder / f"{name}.py")]
+    return [f"sqrtdk.experiments.{experiment}.{name}" for name in found]
+
+
+def _is_python(path: Path) -> bool:
+    try:
+        ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return False
+    return True
 
 
 def compose(
@@ -330,26 +394,26 @@ def _read(key: str, text: str, default: Any) -> Any:
     return found
 
 
-def code(module: str) -> str:
+def code(*modules: str) -> str:
     """Return a file that changes exactly if the code behind `python -m module` does.
 
-    Rules list it as an input in place of the source files, so that an edited docstring, comment or
-    error message runs nothing again.
+    The first one is run as `python -m`, the others are loaded by their names. Rules list the file
+    as an input in place of the sources, so that an edited docstring, comment or error message runs
+    nothing again.
     """
-    path, text = STATE / "code" / module, f"{code_digest.digest(module)}\n"
+    name, *others = modules
+    if others:
+        name += f"-{hashlib.sha256(' '.join(others).encode()).hexdigest()[:12]}"
+    path, text = STATE / "code" / name, "".join(f"{code_digest.digest(x)}\n" for x in modules)
     known = path.read_text(encoding="utf-8") if path.is_file() else None
     if known != text:
         atomic.write_atomically(path, text)
     if known is None:
         # Nothing is known about results that are older than the sources themselves.
-        newest = max(source.stat().st_mtime_ns for source in code_digest.closure(module))
+        sources = (source for module in modules for source in code_digest.closure(module))
+        newest = max(source.stat().st_mtime_ns for source in sources)
         os.utime(path, ns=(newest, newest))
     return str(path)
-
-
-def prose(module: str) -> list[str]:
-    """Return the source files behind `python -m module`, for rules that print their docstrings."""
-    return [os.path.relpath(path) for path in code_digest.closure(module)]
 
 
 def reference() -> str:

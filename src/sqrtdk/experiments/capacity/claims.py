@@ -4,9 +4,12 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from sqrtdk.claims import readings
+from sqrtdk.claims.claim import Claim
 from sqrtdk.claims.readings import Reading
 from sqrtdk.experiments.encoder_decoder.judging import (
     CHANCE,
+    SETTLED,
     curves_of,
     is_settled,
     last_step,
@@ -137,3 +140,22 @@ def capacity(whole: Whole) -> Reading:
         abs(small.accuracy.mean - SOLVED),
         "; ".join(conditions),
     )
+
+
+CLAIMS = (
+    Claim(
+        "capacity",
+        "More training does not help a fixed vector that is too small.",
+        "After training, at one source length. A size answers where its accuracy is surely above "
+        f"{SOLVED} at some learning rate, and fails where it is surely below at all of them. It "
+        "has settled where, at its best rate, the second half of the training steps adds surely "
+        f"less than {100 * SETTLED:.0f} percentage points, and it is surely above "
+        "chance; it is still rising where the second half adds surely more. True where the "
+        "smallest size fails and has settled and a larger one answers; false where all sizes fail "
+        "and have settled, so that size changes nothing. Not measured where the smallest size "
+        "answers or is still rising, or where none answers and some have not settled.",
+        "capacity-hidden",
+        capacity,
+        subjects=readings.parts("length"),
+    ),
+)

@@ -4,7 +4,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from sqrtdk.experiments.capacity.measure import COLUMNS
 from sqrtdk.experiments.encoder_decoder.figures import SAYS_UNASKED, at_end, by_reader, looks_of
 from sqrtdk.experiments.encoder_decoder.judging import SETTLED
 from sqrtdk.experiments.encoder_decoder.measure import GAIN, HIDDEN, SOLVED
@@ -12,7 +11,6 @@ from sqrtdk.figures import draw
 from sqrtdk.figures.draw import Tables
 from sqrtdk.figures.lines import Row, build_lines, plot_level
 from sqrtdk.figures.panels import Panel
-from sqrtdk.stats import summary
 
 
 def build_hidden(tables: Tables) -> Figure:
@@ -44,6 +42,3 @@ def build_hidden(tables: Tables) -> Figure:
 
 
 BUILD: draw.Builders = {"hidden": build_hidden}
-
-if __name__ == "__main__":
-    draw.draw("capacity", BUILD, summary=summary.columns(COLUMNS))

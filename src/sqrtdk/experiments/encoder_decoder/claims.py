@@ -1,7 +1,16 @@
 """Judge the claim about the fixed vector."""
 
+from sqrtdk.claims import readings
+from sqrtdk.claims.claim import Claim
 from sqrtdk.claims.readings import Reading
-from sqrtdk.experiments.encoder_decoder.judging import curves_of, is_settled, last_step, need, why
+from sqrtdk.experiments.encoder_decoder.judging import (
+    SETTLED,
+    curves_of,
+    is_settled,
+    last_step,
+    need,
+    why,
+)
 from sqrtdk.experiments.encoder_decoder.measure import GAIN, SOLVED, UNASKED
 from sqrtdk.experiments.encoder_decoder.model import READERS
 from sqrtdk.stats.curves import past
@@ -76,3 +85,22 @@ def bottleneck(whole: Whole) -> Reading:
         abs(end.mean - SOLVED),
         "; ".join(conditions),
     )
+
+
+CLAIMS = (
+    Claim(
+        "bottleneck",
+        "Attention removes the bottleneck of the fixed-size vector.",
+        "True where, at the longest source and after training, the accuracy of the fixed vector is "
+        f"below {SOLVED} and that of some attention above it. False where the fixed vector is "
+        f"above it at length = {LONG} or more, or where every attention "
+        f"is below it "
+        "although its training has settled (above the most frequent value, and with surely less "
+        f"than {100 * SETTLED:.0f} percentage points gained in its second half). The "
+        "condition says whether the fixed vector has settled too, so that its size is what it "
+        "lacks, or may only not be trained yet.",
+        "encoder_decoder-length",
+        bottleneck,
+        subjects=readings.parts("hidden", "d_k", "learning_rate"),
+    ),
+)

@@ -13,7 +13,6 @@ from sqrtdk.figures.lines import Row, build_lines, plot_level
 from sqrtdk.figures.panels import Panel
 from sqrtdk.figures.style import CYCLE, FIXED, INK, Look
 from sqrtdk.schema import Key
-from sqrtdk.stats import summary
 
 UNASKED = "most frequent value"
 
@@ -116,6 +115,3 @@ def build_curves(tables: Tables) -> Figure:
 
 
 BUILD: draw.Builders = {"length": build_length, "curves": build_curves}
-
-if __name__ == "__main__":
-    draw.draw("encoder_decoder", BUILD, summary=summary.columns(COLUMNS))

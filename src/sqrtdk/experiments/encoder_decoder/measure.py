@@ -14,7 +14,7 @@ import numpy as np
 from sqrtdk import schema
 from sqrtdk.core import metrics
 from sqrtdk.core.attention import Floats
-from sqrtdk.experiments.cells import Cell, main, shared
+from sqrtdk.experiments.cells import Cell, shared
 from sqrtdk.experiments.encoder_decoder import model, recall
 from sqrtdk.schema import Column, Key
 from sqrtdk.storage.tables import Row
@@ -52,9 +52,6 @@ AXES: tuple[Key, ...] = (D_K, LENGTH, HIDDEN, LEARNING_RATE, READER, schema.SEED
 KEYS: tuple[Key, ...] = (*AXES, STEPS, BATCH, LOG_EVERY)
 
 WITHIN: tuple[str, ...] = ("reader",)
-FACTORS_ONLY = False
-HAS_THEORY = False
-ROW = "One row per logged step of a cell."
 
 SOLVED = 0.9
 """Accuracy from which the task counts as learnt."""
@@ -236,7 +233,3 @@ def evaluate(found: model.Forward, data: model.Sequences) -> dict[str, Floats]:
         "asked_weight": np.mean(asked, axis=-1),
         "logit_std": metrics.logit_std(found.scores),
     }
-
-
-if __name__ == "__main__":
-    main(cells, KEYS, COLUMNS)

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from sqrtdk.claims.claim import Claim
 from sqrtdk.claims.readings import Reading, few
 from sqrtdk.stats.decisions import beyond, exists
 from sqrtdk.stats.intervals import Estimate, MissingError
@@ -89,3 +90,18 @@ def _orders(table: pd.DataFrame, precision: str) -> list[_Orders]:
             sizes: dict[str, Any] = dict(zip(axes, at, strict=True))
             found.append(_Orders(sizes["d_k"], sizes["input_sd"], share["after"], share["before"]))
     return found
+
+
+CLAIMS = (
+    Claim(
+        "half_precision",
+        "In half precision the scale belongs before the score product.",
+        "True if, at some size, surely fewer float16 scores overflow with the scale before the "
+        "product than after it; false if at none. Only sizes where some overflow and the scale "
+        "is not 1 count. The condition says which they are, and for which kernels.",
+        "precision-errors",
+        half_precision,
+        source="ours",
+        subjects=lambda _, table: [Whole(table)],
+    ),
+)

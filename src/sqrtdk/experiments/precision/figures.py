@@ -4,12 +4,11 @@ import itertools
 
 from matplotlib.figure import Figure
 
-from sqrtdk.experiments.precision.measure import COLUMNS, HALVES, ORDER
+from sqrtdk.experiments.precision.measure import HALVES, ORDER
 from sqrtdk.figures import draw
 from sqrtdk.figures.draw import Tables
 from sqrtdk.figures.lines import Row, build_lines
 from sqrtdk.figures.style import CYCLE, Look
-from sqrtdk.stats import summary
 
 MARKERS = {"float16": "D", "bfloat16": "^"}
 
@@ -41,6 +40,3 @@ def build_errors(tables: Tables) -> Figure:
 
 
 BUILD: draw.Builders = {"errors": build_errors}
-
-if __name__ == "__main__":
-    draw.draw("precision", BUILD, summary=summary.columns(COLUMNS))

@@ -17,7 +17,7 @@ from sqrtdk import schema
 from sqrtdk.core import scale_rules
 from sqrtdk.core.attention import softmax
 from sqrtdk.core.input_laws import Array, draw
-from sqrtdk.experiments.cells import Cell, main
+from sqrtdk.experiments.cells import Cell
 from sqrtdk.schema import Column, Key
 
 HALVES = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
@@ -52,9 +52,6 @@ KEYS: tuple[Key, ...] = (
 )
 
 WITHIN: tuple[str, ...] = ("input_sd", "precision", "order")
-FACTORS_ONLY = True
-HAS_THEORY = False
-ROW = "One row per cell."
 
 COLUMNS: tuple[Column, ...] = (
     *(schema.axis_column(key) for key in KEYS),
@@ -162,7 +159,3 @@ def measure(
         "weight_error": float(distance.mean()),
         "max_weight_error": float(error.max()),
     }
-
-
-if __name__ == "__main__":
-    main(cells, KEYS, COLUMNS)

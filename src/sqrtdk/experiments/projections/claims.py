@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from sqrtdk.claims import readings
+from sqrtdk.claims.claim import Claim
 from sqrtdk.claims.readings import Reading
 from sqrtdk.experiments.encoder_decoder.judging import SETTLED, last_step
 from sqrtdk.experiments.encoder_decoder.measure import GAIN, SOLVED
@@ -105,3 +107,22 @@ def projections(whole: Whole) -> Reading:
         abs(max(shared.accuracy, identity.accuracy).mean - SOLVED),
         "; ".join(conditions),
     )
+
+
+CLAIMS = (
+    Claim(
+        "projections",
+        "Queries, keys and values each need their own projection.",
+        "The task is a lookup in which a query is its item turned by a right angle, and the answer "
+        "is the item turned the other way round. True where, after training, the head with three "
+        f"projections answers with an accuracy surely above {SOLVED} at some learning rate, and "
+        "both the head with W_q = W_k and the head with W_v = I are surely below at every one, "
+        "with surely less than "
+        f"{100 * SETTLED:.0f} percentage points gained in the second half of the "
+        "training at their best. False where one of the two answers at some rate. Not measured "
+        "where the head with three projections does not answer, or the others are still rising.",
+        "projections-accuracy",
+        projections,
+        subjects=readings.parts("d_k", "n_k", "batch_size"),
+    ),
+)

@@ -12,7 +12,6 @@ from sqrtdk.figures.draw import Tables
 from sqrtdk.figures.lines import Row, build_lines, plot_level
 from sqrtdk.figures.panels import Panel
 from sqrtdk.figures.style import CYCLE, FIXED, Look
-from sqrtdk.stats import summary
 
 STEP = next(column for column in COLUMNS if column.name == "step")
 
@@ -58,6 +57,3 @@ def build_accuracy(tables: Tables) -> Figure:
 
 
 BUILD: draw.Builders = {"accuracy": build_accuracy}
-
-if __name__ == "__main__":
-    draw.draw("projections", BUILD, summary=summary.columns(COLUMNS))

@@ -14,7 +14,7 @@ import numpy as np
 from sqrtdk import schema
 from sqrtdk.core.adam import Adam
 from sqrtdk.core.attention import Floats
-from sqrtdk.experiments.cells import Cell, main, shared
+from sqrtdk.experiments.cells import Cell, shared
 from sqrtdk.experiments.projections import model
 from sqrtdk.experiments.projections.model import Projections, Task, Weights
 from sqrtdk.experiments.training import measure as training
@@ -47,9 +47,6 @@ AXES: tuple[Key, ...] = (
 KEYS: tuple[Key, ...] = (*AXES, D_MODEL, NOISE_SD, STEPS)
 
 WITHIN: tuple[str, ...] = ("projections",)
-FACTORS_ONLY = False
-HAS_THEORY = False
-ROW = "One row per logged step of a cell."
 
 TOGETHER = 8
 """Number of seeds that are trained together. Affects the cost of a run, never its numbers."""
@@ -200,7 +197,3 @@ def initial(slab: dict[str, Any], seeds: Sequence[int], projections: Projections
         # Its gradient is 0, and Adam's step of a gradient of 0 is 0.
         w_v = np.tile(np.eye(d_model), (len(seeds), 1, 1))
     return Weights(w_q, w_k, w_v)
-
-
-if __name__ == "__main__":
-    main(cells, KEYS, COLUMNS)

@@ -1,7 +1,16 @@
 """Judge the claims about how far gradients reach."""
 
+from sqrtdk.claims import readings
+from sqrtdk.claims.claim import Claim
 from sqrtdk.claims.readings import Reading
-from sqrtdk.experiments.encoder_decoder.judging import CHANCE, added, curves_of, is_settled, need
+from sqrtdk.experiments.encoder_decoder.judging import (
+    CHANCE,
+    SETTLED,
+    added,
+    curves_of,
+    is_settled,
+    need,
+)
 from sqrtdk.experiments.encoder_decoder.measure import GAIN, SOLVED
 from sqrtdk.stats.curves import past
 from sqrtdk.stats.decisions import every, exists
@@ -116,3 +125,35 @@ def vanishing(whole: Whole) -> Reading:
         abs(best.mean - SOLVED),
         f"after {steps} training steps{added(gain)}",
     )
+
+
+CLAIMS = (
+    Claim(
+        "reach",
+        "Attention reaches any distance directly.",
+        "True where, over the largest distance, the norm of the derivative of the answer by a "
+        "state falls to no less than 1/10 with every attention, before and after training, and "
+        "below 1/10 with the fixed vector before training; false where it falls below with some "
+        "attention.",
+        "reach-distance",
+        reach,
+        subjects=readings.parts(*REACH),
+    ),
+    Claim(
+        "vanishing",
+        "The fixed vector fails because the gradient does not reach far back.",
+        "Within reach are the distances at which, after training, the norm of the derivative is "
+        "surely more than 1/100 of that at distance 0, beyond it those at which it is surely less. "
+        "True where the fixed vector answers those within reach with an accuracy above "
+        f"{SOLVED} and some are beyond; false where it is below at all of those within reach, "
+        "although training has settled (its second half added surely less than "
+        f"{100 * SETTLED:.0f} percentage points to the accuracy over all distances, "
+        "and the nearest is answered surely more often than by chance). "
+        "Not measured where training has not settled, where it is above at some of them and below "
+        "at others, or answers every distance.",
+        "reach-distance",
+        vanishing,
+        source="ours",
+        subjects=readings.parts(*REACH),
+    ),
+)

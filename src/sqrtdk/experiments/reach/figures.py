@@ -7,7 +7,6 @@ from sqrtdk.experiments.reach.measure import COLUMNS, STAGES
 from sqrtdk.figures import draw
 from sqrtdk.figures.draw import Tables
 from sqrtdk.figures.lines import Row, build_lines
-from sqrtdk.stats import summary
 
 DISTANCE = next(column for column in COLUMNS if column.name == "distance")
 
@@ -46,6 +45,3 @@ def build_distance(tables: Tables) -> Figure:
 
 
 BUILD: draw.Builders = {"distance": build_distance}
-
-if __name__ == "__main__":
-    draw.draw("reach", BUILD, summary=summary.columns(COLUMNS))

@@ -13,7 +13,7 @@ import numpy as np
 
 from sqrtdk import schema
 from sqrtdk.core.attention import Floats
-from sqrtdk.experiments.cells import Cell, main
+from sqrtdk.experiments.cells import Cell
 from sqrtdk.experiments.encoder_decoder import measure as encoder_decoder
 from sqrtdk.experiments.encoder_decoder import model, recall
 from sqrtdk.experiments.encoder_decoder.measure import (
@@ -31,9 +31,6 @@ from sqrtdk.storage.tables import Row
 KEYS: tuple[Key, ...] = (*AXES, STEPS, BATCH)
 
 WITHIN: tuple[str, ...] = ("reader",)
-FACTORS_ONLY = False
-HAS_THEORY = False
-ROW = "One row per stage and distance of a cell."
 
 STAGES = ("initial", "trained")
 
@@ -159,7 +156,3 @@ def accuracies(reader: str, parameters: Parameters, data: Sequences) -> Floats:
         right = np.argmax(found.logits, axis=-1) == data.values[:, position]
         accuracy[:, position] = np.mean(right, axis=-1)
     return accuracy[:, ::-1]
-
-
-if __name__ == "__main__":
-    main(cells, KEYS, COLUMNS)

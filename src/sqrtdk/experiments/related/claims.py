@@ -6,11 +6,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from sqrtdk.claims import readings
+from sqrtdk.claims.claim import Claim
 from sqrtdk.claims.readings import (
     FACTOR,
+    FAR,
     HEAD,
     ROUNDING,
     SELECTS,
+    STABLE,
     Grading,
     Reading,
     beginning,
@@ -21,7 +25,7 @@ from sqrtdk.claims.readings import (
 )
 from sqrtdk.experiments.related import cosines
 from sqrtdk.stats.curves import Curve, crossing, last, relative_range
-from sqrtdk.stats.decisions import beyond, every, need_large, up_to
+from sqrtdk.stats.decisions import LARGE, beyond, every, need_large, up_to
 from sqrtdk.stats.intervals import Estimate, MissingError
 from sqrtdk.stats.series import Arm, Series, Whole, scaled_arm, series_of, unscaled_arm
 from sqrtdk.stats.wording import estimate, number, percent
@@ -233,3 +237,59 @@ def average(whole: Whole) -> Reading:
         Estimate(worst),
         abs(ROUNDING - worst),
     )
+
+
+CLAIMS = (
+    Claim(
+        "average",
+        "The weights of a query sum to 1, and its output is an average of the values.",
+        "True if, in every cell, the weights of all queries sum to 1 and all outputs lie within "
+        f"the range of the values, up to rounding: {readings.ROUNDING} n_k eps. False "
+        f"otherwise.",
+        "related-entropy",
+        average,
+        subjects=lambda _, table: [Whole(table)],
+    ),
+    Claim(
+        "graded",
+        "A key that is only tangentially related makes a small contribution.",
+        f"Judged at d_k = {HEAD}, or the next larger d_k of the run, with 1/√d_k, for the key "
+        "whose cosine is closest to half of the match's. True if more than half of the queries "
+        "give it at least an equal share, 1/n_k, and if its mean weight is above that of unrelated "
+        "keys and below that of the match; false if one of these surely fails. With a condition "
+        "if it is no longer heard at larger d_k.",
+        "related-cosines",
+        graded,
+        subjects=gradings,
+        lacking="no input law of the run gives queries several related keys",
+        table="cosines",
+    ),
+    Claim(
+        "gradients_related",
+        "If every query has a matching key, gradients vanish with √d_k too, only at larger d_k.",
+        "True if at the run's largest d_k surely more than half of the queries have a gradient "
+        "below 0.001, without scaling and with 1/√d_k, and at some d_k surely more than half "
+        "without scaling, but fewer with it; false if one of these surely fails. A run whose "
+        f"largest d_k is below {LARGE} cannot make it false, and makes it true with a condition "
+        "only.",
+        "related-gradients",
+        gradients_matched,
+        source="ours",
+        subjects=matched,
+        lacking="no input law of the run gives queries a matching key",
+    ),
+    Claim(
+        "inverse",
+        "Dividing by d_k keeps attention stable for related vectors, and it still finds the match.",
+        "Two things are asked of 1/d_k, where each query has a match: the largest and the smallest "
+        f"entropy_nats over d_k differ by less than {100 * STABLE:.0f} % of the largest, and at "
+        f"the largest d_k the match has a weight above {SELECTS:g}, more than all other keys "
+        f"together. True if both surely hold, false if one surely fails. {FAR}; a weight that is "
+        f"too small makes it false only from d_k = {LARGE} on.",
+        "related-entropy",
+        inverse,
+        source="ours",
+        subjects=matched,
+        lacking="no input law of the run gives queries a matching key",
+    ),
+)

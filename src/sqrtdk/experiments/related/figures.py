@@ -9,7 +9,6 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator
 
 from sqrtdk.experiments.related import cosines
-from sqrtdk.experiments.related.measure import COLUMNS
 from sqrtdk.figures import draw, style
 from sqrtdk.figures.draw import Tables
 from sqrtdk.figures.lines import (
@@ -22,9 +21,7 @@ from sqrtdk.figures.lines import (
     plot_metric,
 )
 from sqrtdk.figures.panels import log_axis, log_limits, panels
-from sqrtdk.stats import summary
 from sqrtdk.stats.intervals import spread
-from sqrtdk.theory import exact_table
 
 WHERE = ("n_k", "n_q", "dtype")
 
@@ -126,12 +123,3 @@ BUILD: draw.Builders = {
     "gradients": build_gradients,
     "cosines": build_cosines,
 }
-
-if __name__ == "__main__":
-    draw.draw(
-        "related",
-        BUILD,
-        summary=summary.columns(COLUMNS),
-        exact=exact_table.COLUMNS,
-        cosines=cosines.COLUMNS,
-    )

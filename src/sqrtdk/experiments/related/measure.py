@@ -12,23 +12,10 @@ import numpy as np
 from sqrtdk.core.attention import ScaleRule, attention
 from sqrtdk.core.input_laws import Array, Inputs
 from sqrtdk.core.kernel import Kernel
-from sqrtdk.experiments.cells import Cell, main
+from sqrtdk.experiments.cells import Cell
 from sqrtdk.experiments.scaling import measure as scaling
-from sqrtdk.experiments.scaling.measure import FACTORS_ONLY, HAS_THEORY, KEYS, ROW, WITHIN, memory
 from sqrtdk.schema import Column
 from sqrtdk.storage.tables import Row
-
-__all__ = [
-    "COLUMNS",
-    "FACTORS_ONLY",
-    "HAS_THEORY",
-    "KEYS",
-    "ROW",
-    "WITHIN",
-    "cells",
-    "memory",
-    "seconds",
-]
 
 COLUMNS = (
     *scaling.COLUMNS,
@@ -85,7 +72,3 @@ def selected(weights: Array, output: Array, v: Array) -> Row:
         "weight_sum_error": float(np.max(np.abs(sums - 1.0))),
         "output_excess": max(0.0, float(np.max(excess))),
     }
-
-
-if __name__ == "__main__":
-    main(cells, KEYS, COLUMNS)

@@ -3,9 +3,13 @@
 The sentences and their rules in words are in `experiments.chapter`.
 """
 
+from sqrtdk.claims.claim import Claim
 from sqrtdk.claims.readings import (
+    END,
     FACTOR,
+    FAR,
     HEAD,
+    LATE,
     LOSS,
     ONE_HOT,
     SLOPE_TOLERANCE,
@@ -20,7 +24,7 @@ from sqrtdk.claims.readings import (
 )
 from sqrtdk.stats import agreement as stats_agreement
 from sqrtdk.stats.curves import last, relative_range, slope
-from sqrtdk.stats.decisions import beyond, every, need_far, need_large, up_to, within
+from sqrtdk.stats.decisions import LARGE, beyond, every, need_far, need_large, up_to, within
 from sqrtdk.stats.intervals import Estimate, MissingError
 from sqrtdk.stats.series import Series, Whole
 from sqrtdk.stats.wording import estimate, number, percent
@@ -249,3 +253,111 @@ def agreement(whole: Whole) -> Reading:
         Estimate(value),
         margin,
     )
+
+
+CLAIMS = (
+    Claim(
+        "scores_grow",
+        "The dot products of unrelated vectors grow as √d_k.",
+        "True if the slope of ln logit_std on ln d_k, without scaling, lies with its whole "
+        f"interval within {SLOPE_TOLERANCE} of 1/2; false if it lies wholly outside. "
+        f"{FAR}, and so does false.",
+        "scaling-logit_std",
+        scores_grow,
+        vectors="unrelated",
+    ),
+    Claim(
+        "scores_stable",
+        "Divided by √d_k, the scores stay in a stable range.",
+        "True if the largest and the smallest logit_std over d_k, with 1/√d_k, differ by surely "
+        f"less than {100 * STABLE:.0f} % of the largest; false if surely by more. {FAR}. With a "
+        "condition where a run has only unrelated or only related vectors.",
+        "scaling-logit_std",
+        scores_stable,
+        about=("unrelated", "related"),
+        also=("related",),
+    ),
+    Claim(
+        "saturation",
+        "Large d_k saturates the softmax.",
+        f"True if entropy_normalized without scaling is surely below 1/2 {END} {LATE}",
+        "scaling-entropy",
+        saturation,
+        about=("unrelated",),
+    ),
+    Claim(
+        "one_hot",
+        "Without scaling the attention weights become nearly one-hot.",
+        f"True if max_weight without scaling is surely above {ONE_HOT} {END} {LATE}",
+        "scaling-max_weight",
+        one_hot,
+        about=("unrelated",),
+    ),
+    Claim(
+        "gradients_typical",
+        "Without scaling there are near-zero gradients for most positions.",
+        "A position is one entry of the gradient at the logits, near zero below 0.001/n_k. True if "
+        "more than half of them are near zero without scaling, fewer than half with it, and the "
+        "median row norm is smaller without it than with it, which counting zeros alone does not "
+        f"show; all three surely, and {END} {LATE}",
+        "scaling-dead_entries",
+        gradients_typical,
+        about=("unrelated",),
+        lead=3,
+    ),
+    Claim(
+        "stable",
+        "Dividing by √d_k keeps the softmax stable, regardless of d_k.",
+        "True if the largest and the smallest entropy_nats over d_k, with 1/√d_k, differ by surely "
+        f"less than {100 * STABLE:.0f} % of the largest; false if surely by more. {FAR}. With a "
+        "condition where a run has only unrelated or only related vectors.",
+        "scaling-entropy",
+        stable,
+        about=("unrelated", "related"),
+        also=("related",),
+        lead=2,
+    ),
+    Claim(
+        "from_64",
+        "Scaling matters a great deal at the large d_k values used in real Transformers (often 64 "
+        "or more).",
+        "True if, at every d_k of the run that is 64 or more, entropy_normalized without scaling "
+        f"is surely less than {LOSS:g} of that with it; false if surely more at one of them. A run "
+        f"whose largest d_k is below {LARGE} cannot make it false, and makes it true with a "
+        "condition only. What scaling does to training is judged apart.",
+        "scaling-entropy",
+        from_64,
+        vectors="unrelated",
+        lead=1,
+    ),
+    Claim(
+        "gradients_rms",
+        "Without scaling the gradients that reach q, k and v vanish on average too.",
+        "True if the root mean squares of the gradients at q, k and v are all surely smaller "
+        "without scaling than with it at the run's largest d_k; false if one is surely larger. A "
+        f"run whose largest d_k is below {LARGE} cannot make it false, and makes it true with a "
+        "condition only.",
+        "scaling-gradients",
+        gradients_rms,
+        source="ours",
+        vectors="unrelated",
+        lead=4,
+    ),
+    Claim(
+        "agreement",
+        "Measurement and theory agree.",
+        f"True if the root mean square of z is between {stats_agreement.RMS_Z[0]} and "
+        f"{stats_agreement.RMS_Z[1]} and the largest |z| below {stats_agreement.MAX_ABS_Z}; false "
+        f"otherwise. z is "
+        "the deviation in standard errors, brought from Student's t to the normal scale. Every "
+        f"float64 mean with an exact value and at least {stats_agreement.GATED_SEEDS} seeds "
+        "counts, once where metrics or arms of one draw have the same |z|. The rule cannot see "
+        "errors far below the standard error of every mean, nor errors in what has no exact "
+        "value: medians, quantiles, shares, other input laws, and rules that look at q and k.",
+        "scaling-entropy",
+        agreement,
+        source="ours",
+        subjects=lambda _, table: [Whole(table)],
+        role="gate",
+    ),
+)

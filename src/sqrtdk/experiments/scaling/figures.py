@@ -7,8 +7,6 @@ from functools import partial
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from sqrtdk.experiments.scaling import crossings, tails, weights
-from sqrtdk.experiments.scaling.measure import COLUMNS
 from sqrtdk.experiments.scaling.plot_collapse import build_collapse
 from sqrtdk.experiments.scaling.plot_onset import build_onset
 from sqrtdk.experiments.scaling.plot_tails import build_tails
@@ -18,8 +16,6 @@ from sqrtdk.figures.draw import Tables
 from sqrtdk.figures.lines import Row, build_lines, by_scaling, lines_of, plot_ceiling, plot_level
 from sqrtdk.figures.panels import Panel
 from sqrtdk.figures.style import INK
-from sqrtdk.stats import summary
-from sqrtdk.theory import exact_table
 
 DECADES = 4
 """Decades of the gradients' axes. Medians go down to 1e-10; an axis that shows them all would hide
@@ -126,14 +122,3 @@ BUILD: draw.Builders = {
     "collapse": build_collapse,
     "onset": build_onset,
 }
-
-if __name__ == "__main__":
-    draw.draw(
-        "scaling",
-        BUILD,
-        summary=summary.columns(COLUMNS),
-        exact=exact_table.COLUMNS,
-        crossings=crossings.COLUMNS,
-        tails=tails.COLUMNS,
-        weights=weights.COLUMNS,
-    )

@@ -17,7 +17,7 @@ from sqrtdk.core import kernel, metrics, scale_rules
 from sqrtdk.core.attention import ScaleRule
 from sqrtdk.core.input_laws import Array, Inputs, draw
 from sqrtdk.core.kernel import Kernel
-from sqrtdk.experiments.cells import Cell, main, shared
+from sqrtdk.experiments.cells import Cell, shared
 from sqrtdk.schema import Column, Key
 from sqrtdk.storage.tables import Row
 
@@ -33,9 +33,6 @@ KEYS: tuple[Key, ...] = (
 )
 
 WITHIN: tuple[str, ...] = ()
-FACTORS_ONLY = False
-HAS_THEORY = True
-ROW = "One row per cell."
 
 GRADIENTS = {
     "logits": "the logits (scores after scaling), one row a query",
@@ -268,7 +265,3 @@ def _rms(values: Array) -> Array:
     # Norms of a saturated row may be below 1e-160, where a plain square is 0.
     total: Array = metrics.row_norms(values.astype(np.float64))
     return total / math.sqrt(values.shape[-1])
-
-
-if __name__ == "__main__":
-    main(cells, KEYS, COLUMNS)

@@ -41,8 +41,8 @@ COLUMNS = (
 )
 
 
-def weights(settings: Mapping[str, Any]) -> Iterator[tables.Row]:
-    """Yield weights of the first queries and keys at the smallest n_k, by d_k and scale rule."""
+def rows(settings: Mapping[str, Any]) -> Iterator[tables.Row]:
+    """Weights of the first queries and keys at the smallest n_k, by d_k and scale rule."""
     n_k, n_q, seed = settings["n_k"][0], settings["n_q"][0], settings["seed"][0]
     inputs, law = next(iter(settings["inputs"].items()))
     dtype = settings["dtype"][0]

@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from sqrtdk.claims import readings
+from sqrtdk.claims.claim import Claim
 from sqrtdk.claims.readings import FACTOR, Reading
 from sqrtdk.experiments.encoder_decoder.judging import need
 from sqrtdk.experiments.encoder_decoder.measure import SOLVED
@@ -119,3 +121,27 @@ def score_width(whole: Whole) -> Reading:
         max(0.0, min(abs(end.least - FACTOR), abs(end.most - FACTOR))),
         ", ".join(conditions),
     )
+
+
+CLAIMS = (
+    Claim(
+        "score_width",
+        "As the score width grows, dot attention without scaling falls behind; additive and scaled "
+        "dot attention do not.",
+        "Compared are steps to an accuracy of "
+        f"{SOLVED}, seed by seed. Half of the seeds choose each reader's learning rate at each "
+        "d_k, the other half are reported at it, and the other way round. A seed that does not "
+        "get there bounds its ratio by the steps trained. A reader keeps up where the whole "
+        "interval of the median ratio of its steps to those at the smallest d_k is below "
+        f"{FACTOR}; it is behind where the whole interval is above {FACTOR}. True where additive "
+        "and scaled dot attention keep up at every d_k and, at the largest, unscaled dot attention "
+        "is behind itself and, by the same margin, behind scaled dot attention. False where "
+        "additive or scaled dot attention is behind at some d_k; or where the largest d_k is "
+        f"{LARGE} or more and unscaled dot attention is surely not behind. Else not measured, "
+        "and with fewer than six seeds, which give no interval.",
+        "score_width-d_k",
+        score_width,
+        subjects=readings.parts("length", "hidden"),
+        table="widths",
+    ),
+)

@@ -4,10 +4,8 @@ from matplotlib.figure import Figure
 
 from sqrtdk.experiments.encoder_decoder.figures import build_ends
 from sqrtdk.experiments.encoder_decoder.measure import D_K
-from sqrtdk.experiments.score_width.measure import COLUMNS
 from sqrtdk.figures import draw
 from sqrtdk.figures.draw import Tables
-from sqrtdk.stats import summary
 
 
 def build_d_k(tables: Tables) -> Figure:
@@ -16,6 +14,3 @@ def build_d_k(tables: Tables) -> Figure:
 
 
 BUILD: draw.Builders = {"d_k": build_d_k}
-
-if __name__ == "__main__":
-    draw.draw("score_width", BUILD, summary=summary.columns(COLUMNS))

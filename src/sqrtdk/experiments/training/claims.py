@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from sqrtdk.claims.claim import Claim
 from sqrtdk.claims.readings import Reading
 from sqrtdk.experiments.training import rates
 from sqrtdk.stats.curves import past
@@ -294,3 +295,57 @@ def same_run(whole: Whole) -> Reading:
         Estimate(apart),
         abs(math.log(max(apart, 1e-300) / SAME)),
     )
+
+
+CLAIMS = (
+    Claim(
+        "training",
+        "Scaling helps training.",
+        "The ratio is the median over seeds of the steps to 90 % held-out accuracy without scaling "
+        "over those with 1/√d_k. Half of the seeds choose the best learning rate of each arm, the "
+        "other half are reported at it, and the other way round. A run that does not get there "
+        "bounds the ratio of its seed by the steps trained; of the interval the outer bounds "
+        "count. At the grid's largest d_k: true where both are above 1; where both are below 1, or "
+        f"both are 1, false if that d_k is {LARGE} or more, else not measured; undecided "
+        "elsewhere. Not measured where that d_k is 1, a chosen rate there is at the edge of the "
+        "grid, fewer than six seeds give no interval, or too few runs get to 90 % to bound the "
+        f"ratio. With a condition where the ratio is below {MUCH}, or may be.",
+        "training-steps",
+        scaling_helps,
+        caveat="for initial weights that give q and k entries of variance 1; smaller ones do "
+        "without it",
+        subjects=comparisons,
+        table="rates",
+        lead=5,
+    ),
+    Claim(
+        "stability",
+        "Scaling matters for training stability at large d_k.",
+        "The window of learning rates is the number of decades of rates at which a run ends at 90 "
+        "% accuracy or more. Compared is, seed by seed, how much wider it is with 1/√d_k than "
+        "without scaling, at the grid's largest d_k. True where the whole interval of the mean is "
+        f"above {WIDER:.2f} decades, a factor of 2; where it is below, false "
+        f"if that d_k "
+        f"is {LARGE} or more, else not measured; undecided elsewhere. Not measured where the "
+        "window that would have to be the narrower one reaches an end of the grid.",
+        "training-rates",
+        stability,
+        subjects=comparisons,
+        table="rates",
+    ),
+    Claim(
+        "training_twin",
+        "What scaling does for training, smaller initial weights do without it.",
+        "True where every run with 1/√d_k and its twin without a scale, from weights divided by "
+        "the fourth root of d_k and at a rescaled learning rate, reach 90 % at the same step, or "
+        "neither does, and their losses "
+        f"never differ by more than {100 * SAME} %, which leaves room for "
+        f"rounding; false "
+        "elsewhere.",
+        "training-steps",
+        same_run,
+        source="ours",
+        subjects=lambda _, table: [Whole(table)],
+        table="twins",
+    ),
+)

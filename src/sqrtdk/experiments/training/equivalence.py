@@ -74,7 +74,12 @@ def train_twin(slab: dict[str, Any], seed: int, *, rate: float, factor: float) -
         )
 
 
-def rows(
+def rows(settings: Mapping[str, Any], runs: pd.DataFrame, table: pd.DataFrame) -> list[tables.Row]:
+    """Return the rows of twins.csv in the order of their axes, from runs.csv and rates.csv."""
+    return sorted(pairs(settings, runs, table), key=tables.axes_of(COLUMNS))
+
+
+def pairs(
     settings: Mapping[str, Any], runs: pd.DataFrame, table: pd.DataFrame
 ) -> Iterator[tables.Row]:
     """Yield a row for each run of the rule that divides by √d_k; none without that rule.

@@ -12,14 +12,14 @@ from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from sqrtdk.experiments.training import equivalence, rates
-from sqrtdk.experiments.training.measure import COLUMNS, LEVEL, LOSS, OPTIMIZER
+from sqrtdk.experiments.training import rates
+from sqrtdk.experiments.training.measure import LEVEL, LOSS, OPTIMIZER
 from sqrtdk.figures import draw, style
 from sqrtdk.figures.draw import Tables
 from sqrtdk.figures.lines import Row, build_lines, by_scaling, plot_level
 from sqrtdk.figures.panels import log_axis, log_limits, sheet, size_axis
 from sqrtdk.figures.style import INK, RULE, Look
-from sqrtdk.stats import intervals, summary
+from sqrtdk.stats import intervals
 
 SIZES = 4
 """Maximum number of panels of learning curves, for values of d_k spread over the grid."""
@@ -363,12 +363,3 @@ BUILD: draw.Builders = {
     "rates": build_rates,
     "noise": build_noise,
 }
-
-if __name__ == "__main__":
-    draw.draw(
-        "training",
-        BUILD,
-        summary=summary.columns(COLUMNS),
-        rates=rates.COLUMNS,
-        twins=equivalence.COLUMNS,
-    )

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sqrtdk import schema
 from sqrtdk.core import scale_rules
 from sqrtdk.core.attention import Floats
-from sqrtdk.experiments.cells import Cell, main, shared
+from sqrtdk.experiments.cells import Cell, shared
 from sqrtdk.experiments.training import lookup
 from sqrtdk.experiments.training.lookup import Adam, Batch, Loss, Optimizer, Sgd
 from sqrtdk.schema import Column, Key
@@ -92,9 +92,6 @@ KEYS: tuple[Key, ...] = (
 )
 
 WITHIN: tuple[str, ...] = ("learning_rate",)
-FACTORS_ONLY = True
-HAS_THEORY = False
-ROW = "One row per logged step of a cell."
 
 _DIVERGED = "Empty where the run has diverged"
 _OVERFLOW = f"{_DIVERGED}, and where it needs a number beyond the largest float."
@@ -370,7 +367,3 @@ def projections(slab: dict[str, Any], seed: int) -> tuple[Floats, Floats]:
         for name in ("w_q", "w_k")
     )
     return w_q, w_k
-
-
-if __name__ == "__main__":
-    main(cells, KEYS, COLUMNS)

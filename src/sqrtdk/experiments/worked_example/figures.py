@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 
 from sqrtdk.experiments.worked_example import matrices
 from sqrtdk.experiments.worked_example.matrices import Matrices, Matrix
-from sqrtdk.experiments.worked_example.measure import ARMS, COLUMNS
+from sqrtdk.experiments.worked_example.measure import ARMS
 from sqrtdk.experiments.worked_example.plot_matrix import CELL, HEAD, NAMES, Box, arrow, plot_matrix
 from sqrtdk.figures import draw, style
 from sqrtdk.figures.draw import Tables
@@ -172,6 +172,3 @@ BUILD: draw.Builders = {
     "attention": build_attention,
     "gradients": build_gradients,
 }
-
-if __name__ == "__main__":
-    draw.draw("worked_example", BUILD, runs=COLUMNS)

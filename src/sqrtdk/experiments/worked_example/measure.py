@@ -15,7 +15,7 @@ from sqrtdk import schema
 from sqrtdk.core.attention import Floats, attention, project
 from sqrtdk.core.gradients import gradients
 from sqrtdk.core.metrics import row_metrics
-from sqrtdk.experiments.cells import Cell, main
+from sqrtdk.experiments.cells import Cell
 from sqrtdk.schema import Column, Key
 from sqrtdk.storage.tables import Row
 
@@ -35,9 +35,6 @@ SEED = replace(
 
 KEYS: tuple[Key, ...] = (SEED,)
 WITHIN: tuple[str, ...] = ()
-FACTORS_ONLY = True
-HAS_THEORY = False
-ROW = "One row per entry of an array."
 
 
 class Array(NamedTuple):
@@ -168,7 +165,3 @@ def measure(seed: int, scale: float) -> list[Row]:
 def _names(word: str, count: int) -> list[str]:
     """Return names of rows or columns; a single number needs no index."""
     return [word] if word == "all" else [f"{word} {place}" for place in range(1, count + 1)]
-
-
-if __name__ == "__main__":
-    main(cells, KEYS, COLUMNS)

@@ -1,0 +1,119 @@
+"""Define what an experiment is: one object that names everything in its folder.
+
+`experiments/NAME/experiment.py` ends in `EXPERIMENT = Experiment(...)`. It imports `measure` and
+this module alone, because every shard job reads it. Claims, figures, questions and derived tables
+are modules of the same folder, and loaded by their names where they are needed.
+"""
+
+import importlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from sqrtdk.experiments.cells import Cell
+from sqrtdk.schema import Column, Key
+
+Slab = dict[str, Any]
+"""What one shard job measures: seeds, sizes and the entries of scale rules and input laws."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A derived table of an experiment: `module` of its folder has its `COLUMNS` and `rows`.
+
+    `rows(settings, *needed)` gets the run's settings of the experiment and the tables that it
+    `needs`, and returns the rows in their order. `note` says what a row is. `judges` is for a
+    table that decides claims.
+    """
+
+    name: str
+    module: str
+    note: str
+    needs: tuple[str, ...] = ()
+    judges: bool = False
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure: its name in `BUILD` of the folder's `figures` module, and the tables it shows.
+
+    `seeds_from` is the table that says on how many seeds it rests.
+    """
+
+    name: str
+    tables: tuple[str, ...] = ("summary",)
+    seeds_from: str = "summary"
+
+
+@dataclass(frozen=True)
+class Pivot:
+    """What the report's compact tables of an experiment show.
+
+    `metrics` are tabulated, by default the first six. `down` is the axis with a row for each value,
+    at most `most` of them, and the values of the axis `side` are next to each other.
+    """
+
+    metrics: tuple[str, ...] = ()
+    side: str = "scaling"
+    down: str = "d_k"
+    most: int = 16
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Everything that the engines know of an experiment.
+
+    `keys` are its configuration keys, `columns` those of its runs.csv, and `row` says what a row
+    of that is. `measured_by` is the module whose code the numbers come from. The cells of one slab
+    share their draw over seeds, scale rules and `batched_axes`. `scalar_scale_only` is for one that
+    takes only scale rules that are one factor of d_k and n_k, `has_exact` for columns that theory
+    has expectations of. One that is not `summarised` is an example, not a sample: keys for all
+    experiments leave its numbers alone. `paired` is for ratios of arms that share their draws.
+    `companion_of` names the experiment whose target builds this one, too.
+
+    `memory` returns the bytes that a job holds at its peak beyond what it imports; without it
+    nothing is checked. `seconds` returns about how long one seed of a slab takes on one core;
+    without it all seeds count alike in the progress line.
+    """
+
+    name: str
+    title: str
+    row: str
+    measured_by: str
+    keys: tuple[Key, ...]
+    columns: tuple[Column, ...]
+    cells: Callable[[Slab], Iterable[Cell]]
+    batched_axes: tuple[str, ...] = ()
+    scalar_scale_only: bool = False
+    has_exact: bool = False
+    summarised: bool = True
+    paired: bool = False
+    companion_of: str = ""
+    tables: tuple[Table, ...] = ()
+    figures: tuple[Figure, ...] = ()
+    pivot: Pivot = Pivot()
+    memory: Callable[[Slab], int] | None = None
+    seconds: Callable[[Slab], float] | None = None
+
+    @property
+    def drawn_from(self) -> tuple[str, ...]:
+        """Return the tables that the figures show, each once."""
+        return tuple(dict.fromkeys(table for one in self.figures for table in one.tables))
+
+    @property
+    def judged_by(self) -> tuple[str, ...]:
+        """Return the tables that claims of this experiment may be judged by."""
+        return (
+            *(["summary"] if self.summarised else []),
+            *(["contrasts"] if self.paired else []),
+            *(table.name for table in self.tables if table.judges),
+        )
+
+    def table(self, name: str) -> Table:
+        """Return a derived table by its name. Raises KeyError."""
+        return {one.name: one for one in self.tables}[name]
+
+
+def load(experiment: str, module: str) -> Any:
+    """Import a module of an experiment's folder."""
+    return importlib.import_module(f"{__package__}.{experiment}.{module}")

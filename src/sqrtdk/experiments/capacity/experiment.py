@@ -1,0 +1,15 @@
+"""Capacity: what a fixed vector holds after long training, against the size of the state."""
+
+from dataclasses import replace
+
+from sqrtdk.experiments.base import Figure, Pivot
+from sqrtdk.experiments.encoder_decoder import experiment as encoder_decoder
+
+EXPERIMENT = replace(
+    encoder_decoder.EXPERIMENT,
+    name="capacity",
+    title="Capacity: what a fixed vector holds after long training, against the size of the state.",
+    companion_of="encoder_decoder",
+    figures=(Figure("hidden"),),
+    pivot=Pivot(metrics=("accuracy", "accuracy_gain"), side="reader", down="hidden"),
+)

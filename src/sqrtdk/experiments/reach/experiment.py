@@ -1,0 +1,20 @@
+"""Reach: how far back a gradient gets, for a fixed vector and for attention."""
+
+from sqrtdk.experiments.base import Experiment, Figure, Pivot
+from sqrtdk.experiments.reach import measure
+
+EXPERIMENT = Experiment(
+    name="reach",
+    title="Reach: how far back a gradient gets, for a fixed vector and for "
+    "attention, untrained and trained.",
+    row="One row per stage and distance of a cell.",
+    measured_by=measure.__name__,
+    keys=measure.KEYS,
+    columns=measure.COLUMNS,
+    cells=measure.cells,
+    batched_axes=measure.WITHIN,
+    memory=measure.memory,
+    seconds=measure.seconds,
+    figures=(Figure("distance"),),
+    pivot=Pivot(metrics=("jacobian_norm", "accuracy"), side="reader", down="distance", most=6),
+)

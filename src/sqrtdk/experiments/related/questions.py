@@ -1,0 +1,50 @@
+"""Answer what query, key and value stand for."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from sqrtdk.claims import readings
+from sqrtdk.claims.question import Question
+from sqrtdk.stats.decisions import beyond
+from sqrtdk.stats.intervals import MissingError
+from sqrtdk.stats.series import Series, series_of
+from sqrtdk.stats.wording import estimate
+
+
+def stand_for(series: Sequence[Series]) -> str:
+    """Say what query, key and value stand for, with a query that has a match among the keys."""
+    matched = next((one for one in series if one.axes["inputs"] == "planted"), None)
+    alike = [one for one in series if one.unrelated and matched and one.n_k == matched.n_k]
+    if matched is None or not alike:
+        raise MissingError("the run has no planted match beside unrelated vectors")
+    found, chance = (one.curve("scaled", "max_weight") for one in (matched, alike[0]))
+    common = found.keys() & chance.keys()
+    if not common:
+        raise MissingError("the planted match and the unrelated vectors have no d_k in common")
+    d_k = max(common)
+    text = (
+        "A query says what is looked for, a key what a position offers, and a value what is "
+        "handed over; the weight is how well query and key match. Measured with 1/√d_k at "
+        f"d_k = {d_k}, among {matched.n_k} keys: a query without a match gives its best key the "
+        f"weight {estimate(chance[d_k])}; a query with one planted match gives "
+        f"{estimate(found[d_k])}."
+    )
+    nearly = beyond(found[d_k], readings.ONE_HOT, above=True)
+    return text + (" The output is then nearly that key's value." if nearly else "")
+
+
+def _answer(settings: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> str:
+    return stand_for(series_of(settings, tables["summary"], tables.get("contrasts")))
+
+
+QUESTIONS = (
+    Question(
+        "What do query, key and value stand for?",
+        "related-entropy",
+        ("summary", "contrasts"),
+        _answer,
+        place=1,
+    ),
+)

@@ -1,0 +1,51 @@
+"""Scaling on and off against d_k: what the softmax and its gradients do."""
+
+from sqrtdk.experiments.base import Experiment, Figure, Pivot, Table
+from sqrtdk.experiments.scaling import measure
+
+EXPERIMENT = Experiment(
+    name="scaling",
+    title="Scaling on and off against d_k: what the softmax and its gradients do.",
+    row="One row per cell.",
+    measured_by=measure.__name__,
+    keys=measure.KEYS,
+    columns=measure.COLUMNS,
+    cells=measure.cells,
+    has_exact=True,
+    paired=True,
+    memory=measure.memory,
+    seconds=measure.seconds,
+    tables=(
+        Table(
+            "crossings",
+            "crossings",
+            "From which d_k on: one row per series and quantity.",
+            needs=("summary", "contrasts"),
+        ),
+        Table("tails", "tails", "How a gradient is spread over its rows: one row per rank shown."),
+        Table("weights", "weights", "Weights of a few cells, the first queries and keys."),
+    ),
+    figures=(
+        Figure("entropy", tables=("summary", "exact")),
+        Figure("max_weight", tables=("summary", "exact")),
+        Figure("gradients", tables=("summary", "exact")),
+        Figure("gradients_k_v", tables=("summary", "exact")),
+        Figure("dead_entries", tables=("summary", "exact")),
+        Figure("tails", tables=("tails",), seeds_from="tails"),
+        Figure("weights", tables=("weights",), seeds_from="weights"),
+        Figure("logit_std", tables=("summary", "exact")),
+        Figure("collapse", tables=("summary", "exact")),
+        Figure("onset", tables=("summary", "exact", "crossings")),
+    ),
+    pivot=Pivot(
+        metrics=(
+            "logit_std",
+            "entropy_normalized",
+            "effective_keys",
+            "max_weight",
+            "grad_logits_dead_entries",
+            "grad_logits_median",
+            "grad_q_rms",
+        )
+    ),
+)

@@ -1,0 +1,48 @@
+"""Collect the claims and questions of all experiments."""
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from sqrtdk.claims import chapter
+from sqrtdk.claims.claim import Claim
+from sqrtdk.claims.question import Question
+from sqrtdk.experiments.base import load
+from sqrtdk.experiments.registry import EXPERIMENTS, FOLDER, rank
+from sqrtdk.system import errors, stdio
+
+
+def _collected(module: str, name: str) -> dict[str, tuple[Any, ...]]:
+    """Return a tuple of each experiment's module; of a module that fails, none, with a warning."""
+    found = {}
+    for experiment in EXPERIMENTS:
+        if not (FOLDER / experiment / f"{module}.py").is_file():
+            continue
+        try:
+            found[experiment] = getattr(load(experiment, module), name)
+        except Exception as error:
+            reason = f"{type(error).__name__}: {errors.one_line(error)}"
+            stdio.warn(f"experiment {experiment}: its {module} are left out: {reason}")
+    return found
+
+
+@cache
+def claims() -> tuple[Claim, ...]:
+    """Return the claims of all experiments in the order of the chapter."""
+    found = [
+        replace(claim, experiment=experiment)
+        for experiment, some in _collected("claims", "CLAIMS").items()
+        for claim in some
+    ]
+    return tuple(sorted(found, key=lambda claim: rank(chapter.ORDER, claim.claim)[0]))
+
+
+@cache
+def questions() -> tuple[tuple[str, Question], ...]:
+    """Return the questions of all experiments, each with the name of its experiment."""
+    found = [
+        (experiment, question)
+        for experiment, some in _collected("questions", "QUESTIONS").items()
+        for question in some
+    ]
+    return tuple(sorted(found, key=lambda pair: pair[1].place))

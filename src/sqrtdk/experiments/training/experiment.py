@@ -1,0 +1,41 @@
+"""Training a content lookup against d_k: does scaling help, and when does it not."""
+
+from sqrtdk.experiments.base import Experiment, Figure, Pivot, Table
+from sqrtdk.experiments.training import measure
+
+EXPERIMENT = Experiment(
+    name="training",
+    title="Training a content lookup against d_k: does scaling help, and when does it not.",
+    row="One row per logged step of a cell.",
+    measured_by=measure.__name__,
+    keys=measure.KEYS,
+    columns=measure.COLUMNS,
+    cells=measure.cells,
+    batched_axes=measure.WITHIN,
+    scalar_scale_only=True,
+    memory=measure.memory,
+    seconds=measure.seconds,
+    tables=(
+        Table(
+            "rates",
+            "rates",
+            "How fast each arm learns: one row per learning rate.",
+            needs=("runs",),
+            judges=True,
+        ),
+        Table(
+            "twins",
+            "equivalence",
+            "Runs with scaling and their twins without: one row per pair.",
+            needs=("runs", "rates"),
+            judges=True,
+        ),
+    ),
+    figures=(
+        Figure("curves", tables=("summary", "rates"), seeds_from="rates"),
+        Figure("steps", tables=("rates", "twins"), seeds_from="rates"),
+        Figure("rates", tables=("rates",), seeds_from="rates"),
+        Figure("noise", seeds_from="rates"),
+    ),
+    pivot=Pivot(metrics=("steps_to_90", "learning_rate")),
+)

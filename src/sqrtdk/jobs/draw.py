@@ -1,0 +1,27 @@
+"""Draw the figures of an experiment."""
+
+import sys
+from pathlib import Path
+
+from sqrtdk.experiments import schemas
+from sqrtdk.experiments.base import load
+from sqrtdk.experiments.registry import EXPERIMENTS
+from sqrtdk.figures import draw
+from sqrtdk.system import command_line, errors
+
+
+def main() -> None:
+    """Draw an experiment's figures (first) from a folder of tables into another folder."""
+    name, source, target = sys.argv[1:]
+    experiment = EXPERIMENTS.get(name)
+    if experiment is None:
+        raise errors.MistakeError(
+            f"experiment: {name!r} is not allowed; allowed: {', '.join(EXPERIMENTS)}"
+        )
+    columns = {table: schemas.columns(experiment, table) for table in experiment.drawn_from}
+    build = load(name, "figures").BUILD
+    draw.draw(name, build, columns, Path(source), Path(target))
+
+
+if __name__ == "__main__":
+    command_line.run(main, "EXPERIMENT", "TABLES", "FIGURES")

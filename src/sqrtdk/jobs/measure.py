@@ -1,0 +1,60 @@
+"""Measure one shard of an experiment."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sqrtdk.experiments import cells
+from sqrtdk.experiments.base import load
+from sqrtdk.schema import Key
+from sqrtdk.storage import shard_files
+from sqrtdk.storage.tables import Row
+from sqrtdk.system import command_line, errors
+
+SHAPES: dict[str, tuple[type, ...]] = {"whole": (int,), "number": (int, float)}
+"""The types of a key's values in a slab, where they are not words."""
+
+
+def check_slab(slab: Row, keys: Sequence[Key]) -> None:
+    """Refuse what is no slab of an experiment with these keys. Raises MistakeError.
+
+    Only its shape: the pipeline's slabs are of a configuration that was checked.
+    """
+    seeds: Any = slab.get("seeds")
+    if not (_are(seeds, (int,)) and len(seeds) == 2 and 0 <= seeds[0] < seeds[1]):
+        raise errors.MistakeError(
+            f"seeds: {seeds!r} is not allowed; "
+            "allowed: the first seed and the one after the last, [0, 20]"
+        )
+    for key in keys:
+        value = slab.get(key.name)
+        values = value if isinstance(value, list) else [value]
+        right = (
+            isinstance(value, dict) if key.named_in else _are(values, SHAPES.get(key.kind, (str,)))
+        )
+        if key.name != "seed" and not right:
+            shown = errors.shorten(value)
+            raise errors.MistakeError(f"{key.name}: {shown} is not allowed; allowed: {key.allowed}")
+
+
+def _are(values: Any, types: tuple[type, ...]) -> bool:
+    """Whether something is a list of some types; true and false are no whole numbers."""
+    return isinstance(values, list) and all(type(one) in types for one in values)
+
+
+def main() -> None:
+    """Measure the slab of an experiment that is given as JSON into a shard."""
+    name, text, path = sys.argv[1:]
+    try:
+        experiment = load(name, "experiment").EXPERIMENT
+    except ModuleNotFoundError:
+        raise errors.MistakeError(f"experiment: {name!r} is not allowed") from None
+    slab = errors.read_json(text, "a slab")
+    check_slab(slab, experiment.keys)
+    rows = cells.rows(experiment.cells(slab), experiment.columns, slab)
+    shard_files.write_sealed(Path(path), slab, rows, experiment.columns)
+
+
+if __name__ == "__main__":
+    command_line.run(main, "EXPERIMENT", "SLAB", "SHARD.csv")

@@ -1,0 +1,17 @@
+"""Entropy of the attention weights against a temperature on the scores."""
+
+from sqrtdk.experiments.temperature import measure
+
+from sqrtdk.experiments.base import Experiment, Figure, Pivot
+
+EXPERIMENT = Experiment(
+    name="temperature",
+    title="Entropy of the attention weights against a temperature on the scores.",
+    row="One row per cell.",
+    measured_by=measure.__name__,
+    keys=measure.KEYS,
+    columns=measure.COLUMNS,
+    cells=measure.cells,
+    figures=(Figure("entropy"),),
+    pivot=Pivot(side="temperature"),
+)

@@ -1,0 +1,26 @@
+"""Draw the figure of the temperature experiment."""
+
+from matplotlib.figure import Figure
+
+from sqrtdk.figures import draw
+from sqrtdk.figures.draw import Tables
+from sqrtdk.figures.lines import Row, build_lines
+from sqrtdk.figures.style import CYCLE, Look
+
+
+def build_entropy(tables: Tables) -> Figure:
+    """Draw the entropy against d_k, a line for each temperature."""
+    table = tables["summary"]
+    table = table.assign(arm="temperature " + table["temperature"].astype(str))
+    arms = sorted(set(table["arm"]))
+    return build_lines(
+        table,
+        [Row("entropy (nats)", ("entropy",))],
+        "Entropy of the weights, mean over queries and seeds.",
+        looks={arm: Look(CYCLE[i], "o") for i, arm in enumerate(arms)},
+        across="n_k",
+        where=(),
+    )
+
+
+BUILD: draw.Builders = {"entropy": build_entropy}

@@ -1,0 +1,38 @@
+"""Measure the entropy of attention weights whose scores were divided by a temperature."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from sqrtdk import schema
+from sqrtdk.core.attention import scores
+from sqrtdk.core.metrics import row_metrics
+from sqrtdk.experiments.cells import Cell
+from sqrtdk.schema import Column, Key
+from sqrtdk.storage.tables import Row
+
+TEMPERATURE = Key("temperature", "number", "What the scores are divided by, beside √d_k.")
+
+KEYS = (schema.D_K, schema.N_K, TEMPERATURE, schema.SEED)
+
+COLUMNS = (
+    *(schema.axis_column(key) for key in KEYS),
+    Column("entropy", "Entropy of the weights of a query, mean over queries.", "nats"),
+)
+
+
+def cells(slab: dict[str, Any]) -> Iterator[Cell]:
+    """Yield the axes of each cell of a slab, and the function that measures it."""
+    for seed in range(*slab["seeds"]):
+        axes = {name: slab[name] for name in ("d_k", "n_k", "temperature")}
+        yield axes | {"seed": seed}, partial(measure, **axes, seed=seed)
+
+
+def measure(*, d_k: int, n_k: int, temperature: float, seed: int) -> Row:
+    """Measure one cell."""
+    random = np.random.default_rng([seed, d_k, n_k])
+    q, k = random.standard_normal((2, n_k, d_k))
+    logits = scores(q, k) / (d_k**0.5 * temperature)
+    return {"entropy": float(np.mean(row_metrics(logits).entropy_nats))}

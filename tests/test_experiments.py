@@ -1,0 +1,110 @@
+"""A new experiment is one folder, one file in conf/ and one line; half of one harms no other."""
+
+import csv
+import shutil
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, process, snakemake
+from test_workflow import copy_project
+
+NAME = "temperature"
+LINE = "      - reach\n"
+
+
+def add(root: Path) -> Path:
+    """Add the toy experiment to a copy of the project, and return its folder."""
+    folder = root / "src/sqrtdk/experiments" / NAME
+    shutil.copytree(ROOT / "tests" / NAME, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "conf.yaml").rename(root / "conf/experiment" / f"{NAME}.yaml")
+    path = root / "conf/config.yaml"
+    text = path.read_text(encoding="utf-8")
+    assert text.count(LINE) == 1
+    path.write_text(text.replace(LINE, f"{LINE}      - {NAME}\n"), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("project")
+    copy_project(root)
+    add(root)
+    return root
+
+
+@pytest.fixture
+def project(original: Path, tmp_path: Path) -> Path:
+    root = tmp_path / "copy"
+    shutil.copytree(original, root, ignore=shutil.ignore_patterns(".snakemake", "results"))
+    return root
+
+
+def by_hand(root: Path, *arguments: str) -> str:
+    done = process(root, "sqrtdk.run", *arguments, PYTHONPATH=str(root / "src"))
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stdout
+
+
+def test_an_experiment_from_one_folder_is_measured_judged_drawn_and_reported(
+    original: Path,
+) -> None:
+    done = snakemake(original, "--config", "name=mine", f"experiments={NAME}", root=original)
+    assert done.returncode == 0, done.stderr
+    run = original / "results/mine"
+    with (run / "claims.csv").open(encoding="utf-8", newline="") as file:
+        claims = {row["claim"]: row for row in csv.DictReader(file)}
+    assert claims[NAME]["verdict"] == "true"
+    assert claims["saturation"]["verdict"] == "not measured"
+    page = (run / "report.html").read_text(encoding="utf-8")
+    for part in (
+        "A higher temperature flattens the weights",
+        "divides the scores",
+        "temperature/runs.csv",
+        "What the scores are divided by",
+        'id="figure-temperature-entropy"',
+    ):
+        assert part in page, part
+    assert "6 seeds." in page
+    # By hand, the axes and the column of the toy, and its help.
+    out = by_hand(original, f"experiments={NAME}", "d_k=4", "temperature=1", "seeds=2")
+    assert out.splitlines()[0] == "d_k,n_k,temperature,seed,entropy"
+    assert len(out.splitlines()) == 3
+    assert "Experiment temperature: Entropy of the attention weights" in by_hand(original, "--help")
+
+
+def break_(root: Path, how: str) -> None:
+    """Leave half an experiment: without its part in conf/, or with a file gone or replaced."""
+    name, _, content = how.partition(": ")
+    if name == "conf":
+        (root / "conf/experiment" / f"{NAME}.yaml").unlink()
+        path = root / "conf/config.yaml"
+        text = path.read_text(encoding="utf-8")
+        path.write_text(text.replace(f"      - {NAME}\n", ""), encoding="utf-8")
+        return
+    path = root / "src/sqrtdk/experiments" / NAME / name
+    path.unlink()
+    if content:
+        path.write_text(content + "\n", encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "conf",
+        "figures.py",
+        "claims.py: def (",
+        "measure.py",
+        "experiment.py: import nothing_of_this_name",
+    ],
+)
+def test_half_an_experiment_breaks_neither_the_help_nor_other_experiments(
+    project: Path, how: str
+) -> None:
+    break_(project, how)
+    assert "Experiment scaling: " in by_hand(project, "--help")
+    done = snakemake(project, "scaling", "-n", "--config", "grid=smoke", root=project)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    if how.startswith(("experiment.py", "measure.py")):
+        assert f"experiment {NAME} is left out: " in done.stderr
