@@ -4,11 +4,15 @@
 This file defines the inputs and outputs of each step; the code is in src/sqrtdk/.
 """
 
+import os
 import sys
 from pathlib import Path
 
-# Use the code next to this file, even if another version is installed.
+# The code next to this file, whatever is installed. A wheel carries this file in the package.
 SOURCE = Path(workflow.basedir, "src")
+if not SOURCE.is_dir():
+    SOURCE = Path(workflow.basedir).parent
+EXPERIMENTS = os.path.relpath(SOURCE / "sqrtdk" / "experiments", workflow.basedir)
 sys.path.insert(0, str(SOURCE))
 
 import sqrtdk
@@ -366,7 +370,7 @@ for experiment in flow.experiments:
                 report(
                     figure,
                     category=experiment,
-                    caption=f"src/sqrtdk/experiments/{experiment}/captions/{Path(figure).stem}.rst",
+                    caption=f"{EXPERIMENTS}/{experiment}/captions/{Path(figure).stem}.rst",
                     labels={"figure": Path(figure).stem},
                 )
                 for figure in flow.figures(experiment)
