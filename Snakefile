@@ -4,11 +4,15 @@
 The rules are in rules/, by topic; how each file is built is in src/sqrtdk/.
 """
 
+import os
 import sys
 from pathlib import Path
 
-# Use the code next to this file, even if another version is installed.
+# The code next to this file, whatever is installed. A wheel carries this file in the package.
 SOURCE = Path(workflow.basedir, "src")
+if not SOURCE.is_dir():
+    SOURCE = Path(workflow.basedir).parent
+EXPERIMENTS = os.path.relpath(SOURCE / "sqrtdk" / "experiments", workflow.basedir)
 sys.path.insert(0, str(SOURCE))
 
 import sqrtdk

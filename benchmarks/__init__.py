@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
-# First of all, because it limits BLAS to one thread before NumPy loads.
 import sqrtdk
+from sqrtdk.system import threads
+
+# Before any module of this package imports NumPy.
+threads.use_one()
 
 ROOT = Path(sqrtdk.__file__).resolve().parents[2]

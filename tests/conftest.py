@@ -14,9 +14,11 @@ import pytest
 import warm
 from hypothesis import HealthCheck, settings
 
-# First, because it sets the number of BLAS threads before NumPy loads.
 import sqrtdk
-from sqrtdk.config import overrides
+from sqrtdk.system import threads
+
+# Before a test module imports NumPy: results depend on the threads, like those of jobs.
+threads.use_one()
 
 ROOT = Path(sqrtdk.__file__).resolve().parents[2]
 
@@ -134,6 +136,8 @@ def composed() -> dict[str, Any]:
     """Return the smoke configuration as Hydra composes it."""
     from hydra import compose, initialize_config_dir
     from omegaconf import OmegaConf
+
+    from sqrtdk.config import overrides
 
     with initialize_config_dir(str(overrides.CONF), version_base="1.3"):
         found = OmegaConf.to_container(compose("config", ["grid=smoke"]), resolve=True)

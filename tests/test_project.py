@@ -1,12 +1,15 @@
 """The project's own files agree with each other."""
 
+import os
 import re
+import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 
 import pytest
 import yaml
-from conftest import ROOT, by_hand, snakemake
+from conftest import ROOT, SMOKE, by_hand, snakemake
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
@@ -66,6 +69,42 @@ def test_the_readme_is_short_and_every_file_that_it_names_exists() -> None:
     assert linked
     for name in linked:
         assert (ROOT / name).exists(), name
+
+
+def test_git_tracks_one_page_of_the_results_and_sees_nothing_of_a_run(
+    tmp_path: Path, smoke: Path
+) -> None:
+    def git(*words: str) -> str:
+        command = ["git", "-c", "user.name=a", "-c", "user.email=a@b", *words]
+        # In a hook, git's variables name the repository of the hook.
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+        done = subprocess.run(command, cwd=tmp_path, env=kept, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    (tmp_path / "results").mkdir()
+    for name in (".gitignore", "results/README.md"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-q", "-m", "x")
+    assert git("ls-files").split() == [".gitignore", "results/README.md"]
+    shutil.copytree(smoke, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "results/.lock").touch()
+    (tmp_path / "results/smoke/README.md").touch()
+    assert git("status", "--porcelain") == ""
+    # With the page beside them, the results are complete as they are.
+    done = snakemake(tmp_path, *SMOKE)
+    assert done.returncode == 0, done.stderr
+    assert git("status", "--porcelain") == ""
+
+
+@pytest.mark.parametrize("name", ["README.md", "readme.md", "shards", "Benchmarks"])
+def test_no_run_has_the_name_of_something_else_in_results(tmp_path: Path, name: str) -> None:
+    done = snakemake(tmp_path, "-n", "--config", f"name={name}")
+    assert done.returncode != 0
+    assert f"name: '{name}' is not allowed" in done.stderr
+    assert "Not shards or benchmarks or README.md" in done.stderr
 
 
 @pytest.mark.parametrize("command", readme.shown(), ids=" ".join)

@@ -1,8 +1,5 @@
 """The memory that a new process may use."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import psutil
@@ -64,16 +61,3 @@ def test_in_a_container_the_names_may_begin_outside_of_it(groups: Path) -> None:
     (groups / "own").write_text("0::/docker/1234\n")
     group(groups, memory.V2, 2 * GIB, GIB, 0)
     assert memory.free_memory() == GIB
-
-
-def test_a_job_computes_with_one_thread_whatever_its_environment_says() -> None:
-    program = (
-        "from sqrtdk.experiments.scaling import measure as scaling; import numpy as np, psutil; "
-        "a = np.ones((500, 500)); a @ a; print(psutil.Process().num_threads())"
-    )
-    many = {"OMP_NUM_THREADS": "4", "OPENBLAS_NUM_THREADS": "4", "MKL_NUM_THREADS": "4"}
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env=os.environ | many, check=True, capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.stdout == "1\n"

@@ -3,7 +3,8 @@
 from sqrtdk.config.run import SEEDS
 from sqrtdk.experiments.registry import EXAMPLES, EXPERIMENTS
 
-RESERVED = ("shards", "benchmarks")
+RESERVED = ("shards", "benchmarks", "README.md")
+"""What results/ has beside runs. No run may have such a name, in capitals or not."""
 
 RUN_KEYS = {
     "name": "Folder of the run, results/<name>/: letters, digits, '_', '-' and '.', at most 64, "

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 from sqrtdk.config.entries import FORMULAS
@@ -10,9 +9,9 @@ from sqrtdk.config.errors import ConfigError, given_twice, nested, refuse, unkno
 from sqrtdk.config.keys import RUN_KEYS, flat_keys, has_key, names_of_keys
 from sqrtdk.config.yaml_reader import NAME, check_numbers, read_typed
 from sqrtdk.experiments.registry import EXPERIMENTS
-from sqrtdk.system import errors
+from sqrtdk.system import errors, project_files
 
-CONF = Path(__file__).resolve().parents[3] / "conf"
+CONF = project_files.find("conf")
 
 
 def grids() -> list[str]:

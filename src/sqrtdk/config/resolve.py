@@ -150,7 +150,8 @@ def _block(experiment: str, value: object, *, axis: bool) -> Mapping[str, Any]:
 def _run_name(value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
-    if not (isinstance(value, str) and NAME.fullmatch(value)) or value.lower() in RESERVED:
+    taken = map(str.lower, RESERVED)
+    if not (isinstance(value, str) and NAME.fullmatch(value)) or value.lower() in taken:
         words = f"{RUN_KEYS['name'].split(': ')[1]} Not {' or '.join(RESERVED)}"
         if isinstance(value, (bool, float)):
             words += "; a word that reads as a value needs quotes of its own: name='\"1.5\"'"

@@ -257,12 +257,15 @@ def draw(
     """Draw one cell's arrays from an entry of `input_laws`, such as `{"law": "gaussian"}`.
 
     v and g are standard normal under every law, so that mean-square gradients over d_v have
-    the exact values of `theory`.
+    the exact values of `theory`. Raises ValueError for an unknown law, and for a parameter out of
+    range.
     """
+    law = law_of(entry)
+    if law is None:
+        raise ValueError(f"law is {entry.get('law')!r}; allowed: {', '.join(LAWS)}")
     sizes = {"d_k": d_k, "n_k": n_k, "n_q": n_q}
     streams = {name: stream(name, **sizes, d_v=d_v, seed=seed) for name in _ARRAYS}
     parameters = {name: value for name, value in entry.items() if name != "law"}
-    law = LAWS[entry["law"]]
     q, k = law.formula(streams["q"], streams["k"], **sizes, **parameters)
     v = streams["v"].standard_normal((n_k, d_v))
     g = streams["g"].standard_normal((n_q, d_v))

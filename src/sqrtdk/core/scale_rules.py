@@ -255,8 +255,11 @@ parameters by keyword, and raises ValueError for a parameter out of range."""
 def rule(entry: dict[str, Any], *, d_k: float, n_k: int) -> ScaleRule:
     """Return the rule of one entry of `scale_rules`, such as `{"rule": "power", "exponent": 0.5}`.
 
-    Raises ValueError or ArithmeticError for a size or a parameter out of range.
+    Raises ValueError or ArithmeticError for an unknown rule, and for a size or a parameter out of
+    range.
     """
+    if entry.get("rule") not in RULES:
+        raise ValueError(f"rule is {entry.get('rule')!r}; allowed: {', '.join(RULES)}")
     for name, size in (("d_k", d_k), ("n_k", n_k)):
         if not (size >= 1 and math.isfinite(size)):
             raise ValueError(f"{name} is {size}; allowed: finite numbers from 1")

@@ -18,12 +18,14 @@ REFERENCE = PACKAGE / "experiments/scaling/reference.csv"
 """The numbers that `snakemake verify` compares a run with."""
 
 WORDING = (
+    "sqrtdk",
     "sqrtdk.system.command_line",
     "sqrtdk.system.disk",
     "sqrtdk.system.errors",
     "sqrtdk.system.stdio",
 )
-"""Modules that read a command line or word an error. No digest includes them."""
+"""Modules that read a command line or word an error, and the list of public names. No digest
+includes them."""
 
 MEANINGS = {"Column": (1, "meaning"), "Key": (2, "meaning")}
 """The argument of each call that explains a key or a column, by position and by name."""
@@ -82,7 +84,8 @@ def _source(module: str) -> Path | None:
 
 
 def _parse(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
+    tree: ast.Module = _Untyped().visit(ast.parse(path.read_text(encoding="utf-8")))
+    return tree
 
 
 @cache
@@ -111,6 +114,14 @@ def _is_entry_point(node: ast.stmt) -> bool:
     if isinstance(node, ast.If):
         return ast.unparse(node.test) == "__name__ == '__main__'"
     return isinstance(node, ast.FunctionDef) and node.name == "main"
+
+
+class _Untyped(ast.NodeTransformer):
+    """Drop what only type checkers read."""
+
+    def visit_If(self, node: ast.If) -> ast.If | None:
+        self.generic_visit(node)
+        return None if ast.unparse(node.test) == "TYPE_CHECKING" else node
 
 
 class _Unexplained(ast.NodeTransformer):

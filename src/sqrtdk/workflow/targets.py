@@ -23,7 +23,7 @@ from sqrtdk.experiments.base import Experiment
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.jobs import exact_curves, merge
 from sqrtdk.storage import atomic, code_digest, guards, planning, shard_files
-from sqrtdk.system import disk, interrupts, lock, memory, stdio
+from sqrtdk.system import disk, interrupts, lock, memory, stdio, threads
 from sqrtdk.theory import points as theory_points
 from sqrtdk.workflow import progress, recovery
 from sqrtdk.workflow.arguments import entries
@@ -310,6 +310,7 @@ def _prepare_jobs() -> None:
         # Snakemake uses the path of the Snakefile as a pattern.
         sys.exit(f"sqrtdk: {source}: Snakemake allows no braces in the name of a folder")
     _put_first("PYTHONPATH", source)
+    threads.use_one()
     # The backend of a notebook or desktop may not exist here.
     os.environ["MPLBACKEND"] = "agg"
     # Again, because Snakemake may run without the plugin that has done it.

@@ -1,0 +1,23 @@
+"""Run the pipeline, also of an installed copy: `python -m sqrtdk.workflow --config grid=smoke`.
+
+The arguments are Snakemake's. Results are written into the current folder.
+"""
+
+import os
+import sys
+
+from sqrtdk.system import project_files
+
+
+def main() -> None:
+    """Replace this process by Snakemake with this package's Snakefile and profile."""
+    snakefile, profiles = project_files.find("Snakefile"), project_files.find("profiles")
+    # -P: a file random.py or json.py in the current folder is not imported.
+    command = [sys.executable, "-P", "-m", "snakemake", "--snakefile", str(snakefile)]
+    # Named, because Snakemake would take a folder `default` here for its profile.
+    command += ["--workflow-profile", str(profiles / "default")]
+    os.execv(sys.executable, [*command, *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    main()
