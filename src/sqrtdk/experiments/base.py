@@ -50,13 +50,16 @@ class Pivot:
     """What the report's compact tables of an experiment show.
 
     `metrics` are tabulated, by default the first six. `down` is the axis with a row for each value,
-    at most `most` of them, and the values of the axis `side` are next to each other.
+    at most `most` of them, and the values of the axis `side` are next to each other. Where they are
+    not of summary.csv, `table` names another table, and the module `pivot` of the folder has
+    `summarized`, which gives it the shape of a summary, and `COLUMNS`, the meanings of its metrics.
     """
 
     metrics: tuple[str, ...] = ()
     side: str = "scaling"
     down: str = "d_k"
     most: int = 16
+    table: str = "summary"
 
 
 @dataclass(frozen=True)

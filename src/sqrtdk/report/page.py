@@ -10,10 +10,9 @@ from markupsafe import Markup
 
 from sqrtdk.claims import claim, question
 from sqrtdk.config import entries, errors, yaml_reader
+from sqrtdk.experiments import schemas
+from sqrtdk.experiments.base import load
 from sqrtdk.experiments.registry import EXPERIMENTS
-from sqrtdk.experiments.scaling import tails
-from sqrtdk.experiments.training import measure as training
-from sqrtdk.experiments.training import rates
 from sqrtdk.experiments.worked_example.section import Example
 from sqrtdk.report import dictionary, gallery, pivots, prose
 from sqrtdk.report.dictionary import read_rows
@@ -37,6 +36,8 @@ def render(folder: Path) -> str:
         keep_trailing_newline=True,
     )
     environment.filters["prose"] = prose.prose
+    # The numbers of a method are those of the code: {{ load("training", "measure").LEVEL }}.
+    environment.globals["load"] = load
     return environment.get_template("page.html.j2").render(context(folder))
 
 
@@ -58,15 +59,7 @@ def context(folder: Path) -> dict[str, Any]:
     record = folder / "provenance.json"
     provenance = read_record(record) if record.is_file() else {}
     pictures = gallery.figures(folder, experiments)
-    tables = {
-        name: pivots.pivots(name, table, blocks[name])
-        for name, table in summaries.items()
-        if name != "training"
-    }
-    if "training" in summaries and (path := folder / "training/rates.csv").is_file():
-        # What its summary has at every step and learning rate is no table for a page.
-        best = pivots.of_best_rates(frames.read(path, rates.COLUMNS))
-        tables["training"] = pivots.pivots("training", best, blocks["training"], pivots.BEST_RATES)
+    tables = {name: _pivots(folder, name, table, blocks[name]) for name, table in summaries.items()}
     worked = (
         read_rows(folder / "worked_example/runs.csv") if "worked_example" in experiments else []
     )
@@ -98,8 +91,6 @@ def context(folder: Path) -> dict[str, Any]:
         "covered": covered(summaries),
         "entries": {mapping: prose.entries(settings, mapping) for mapping in entries.FORMULAS},
         "agreement": agreement,
-        "tails": tails,
-        "training": training,
         "decisions": decisions,
         "dictionary": dictionary.dictionary(folder, experiments),
         "configuration": yaml_text,
@@ -109,6 +100,22 @@ def context(folder: Path) -> dict[str, Any]:
         "date": provenance.get("time_utc", "")[:10],
         "version": provenance.get("sqrtdk", ""),
     }
+
+
+def _pivots(
+    folder: Path, name: str, table: pd.DataFrame, settings: Mapping[str, Any]
+) -> list[pivots.Table]:
+    """Return the compact tables of an experiment, from its summary or from what it names."""
+    experiment = EXPERIMENTS[name]
+    other = experiment.pivot.table
+    if other == "summary":
+        return pivots.pivots(name, table, settings)
+    path = folder / name / f"{other}.csv"
+    if not path.is_file():
+        return []
+    hook = load(name, "pivot")
+    found = hook.summarized(frames.read(path, schemas.columns(experiment, other)))
+    return pivots.pivots(name, found, settings, hook.COLUMNS)
 
 
 def covered(summaries: Mapping[str, pd.DataFrame]) -> list[str]:

@@ -258,7 +258,10 @@ class Workflow:
 
     def prose(self) -> list[str]:
         """Return the source files of the report, which prints their docstrings."""
-        modules = ("sqrtdk.report.__main__", *self._all_modules("claims", "questions", "section"))
+        modules = (
+            "sqrtdk.report.__main__",
+            *self._all_modules("claims", "questions", "pivot", "section"),
+        )
         files = {path for module in modules for path in code_digest.closure(module)}
         return sorted(os.path.relpath(path) for path in files)
 
