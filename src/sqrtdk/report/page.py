@@ -13,7 +13,6 @@ from sqrtdk.config import entries, errors, yaml_reader
 from sqrtdk.experiments import schemas
 from sqrtdk.experiments.base import load
 from sqrtdk.experiments.registry import EXPERIMENTS
-from sqrtdk.experiments.worked_example.section import Example
 from sqrtdk.report import dictionary, gallery, pivots, prose
 from sqrtdk.report.dictionary import read_rows
 from sqrtdk.stats import agreement, decisions, summary
@@ -60,9 +59,6 @@ def context(folder: Path) -> dict[str, Any]:
     provenance = read_record(record) if record.is_file() else {}
     pictures = gallery.figures(folder, experiments)
     tables = {name: _pivots(folder, name, table, blocks[name]) for name, table in summaries.items()}
-    worked = (
-        read_rows(folder / "worked_example/runs.csv") if "worked_example" in experiments else []
-    )
     return {
         "css": Markup((HERE / "page.css").read_text(encoding="utf-8")),
         "name": settings["name"],
@@ -77,8 +73,7 @@ def context(folder: Path) -> dict[str, Any]:
         "between": claim.BETWEEN,
         "verdicts": {verdict: verdict.replace(" ", "-") for verdict in claim.VERDICTS},
         "questions": prose.questions(read_rows(folder / "questions.csv", question.COLUMNS)),
-        "example": Example(worked) if worked else None,
-        "pictured": any(one.stem == "worked_example-projections" for one in pictures),
+        "sections": _sections(folder, experiments, {one.stem for one in pictures}),
         "figures": pictures,
         "stems": {figure.stem: figure.caption.title for figure in pictures},
         "crossings": pivots.from_which(
@@ -87,6 +82,11 @@ def context(folder: Path) -> dict[str, Any]:
         "tables": {name: found for name, found in tables.items() if found},
         "files": dictionary.downloads(folder, experiments),
         "methods": [x for x in experiments if (EXPERIMENT_FILES / x / "method.html.j2").is_file()],
+        "references": list(
+            dict.fromkeys(
+                EXPERIMENTS[x].references for x in experiments if EXPERIMENTS[x].references
+            )
+        ),
         "with_theory": [x for x in experiments if EXPERIMENTS[x].has_exact],
         "covered": covered(summaries),
         "entries": {mapping: prose.entries(settings, mapping) for mapping in entries.FORMULAS},
@@ -100,6 +100,16 @@ def context(folder: Path) -> dict[str, Any]:
         "date": provenance.get("time_utc", "")[:10],
         "version": provenance.get("sqrtdk", ""),
     }
+
+
+def _sections(folder: Path, experiments: Iterable[str], stems: set[str]) -> dict[str, Any]:
+    """Return what the sections of their own name that experiments have, by experiment."""
+    found = {
+        name: load(name, "section").context(read_rows(folder / name / "runs.csv"), stems)
+        for name in experiments
+        if (EXPERIMENT_FILES / name / "section.html.j2").is_file()
+    }
+    return {name: one for name, one in found.items() if one is not None}
 
 
 def _pivots(
