@@ -20,7 +20,7 @@ from sqrtdk.config import errors, limits
 from sqrtdk.config import run as config_run
 from sqrtdk.experiments import cells
 from sqrtdk.experiments.training import claims as training_claims
-from sqrtdk.experiments.training import equivalence, rates
+from sqrtdk.experiments.training import equivalence, pivot, rates
 from sqrtdk.experiments.training import figures as training_figures
 from sqrtdk.experiments.training import measure as training
 from sqrtdk.figures import style
@@ -755,8 +755,8 @@ def test_the_map_has_the_number_of_every_cell() -> None:
 
 
 def test_the_page_tables_best_rates_and_what_was_not_reached() -> None:
-    table = pivots.of_best_rates(rates_table({16: (2.0, 1.5, 3.0), 1024: (INF, 30.0, INF)}))
-    steps, rate = pivots.pivots("training", table, {"scaling": ["off", "on"]}, pivots.BEST_RATES)
+    table = pivot.summarized(rates_table({16: (2.0, 1.5, 3.0), 1024: (INF, 30.0, INF)}))
+    steps, rate = pivots.pivots("training", table, {"scaling": ["off", "on"]}, pivot.COLUMNS)
     ((_, found),) = steps.blocks
     assert [[cell.mean for cell in line] for _, line in found] == [
         ["20", "10"],

@@ -24,7 +24,8 @@ COLUMNS = (
 class Question:
     """A question, and what answers it from an experiment's settings and tables.
 
-    `needs` are the tables that `answer` gets by name; only the first one must be there. `answer`
+    `needs` are the tables that `answer` gets by name, of those that decide claims; only the first
+    one must be there. `answer`
     raises MissingError where they are not enough. `known` is said in any case, before the answer.
     Questions are in the order of `place`.
     """

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -10,7 +9,6 @@ import pandas as pd
 from sqrtdk.experiments.base import Pivot
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.experiments.scaling import crossings
-from sqrtdk.experiments.training import rates
 from sqrtdk.schema import Column
 from sqrtdk.stats import intervals, wording
 from sqrtdk.stats.intervals import Estimate
@@ -69,31 +67,6 @@ class Crossings(NamedTuple):
     gradients: list[tuple[str, list[tuple[str, list[Cell | None]]]]]
     fixed: str
     left_out: str
-
-
-BEST_RATES = tuple(
-    replace(column, meaning="Learning rate of the grid that is best for the arm.")
-    if column.name == "learning_rate"
-    else column
-    for column in rates.COLUMNS
-)
-"""The columns of rates.csv in a table of the best rates only."""
-
-
-def of_best_rates(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the best learning rates of rates.csv and their steps, in summary.csv's shape."""
-    best = table[table["best"] == 1]
-    axes = ["d_k", "n_k", "batch_size", "optimizer", "loss", "scaling"]
-    steps = best[[*axes, "n_seeds", "steps"]].assign(
-        metric="steps_to_90", mean=best["crossfit_steps"], ci_low=best["crossfit_low"],
-        ci_high=best["crossfit_high"], exact=math.nan,
-    )  # fmt: skip
-    rate = best[[*axes, "n_seeds", "steps"]].assign(
-        metric="learning_rate", mean=best["learning_rate"], ci_low=math.nan, ci_high=math.nan,
-        exact=math.nan,
-    )  # fmt: skip
-    order = [*axes, "metric", "n_seeds", "mean", "ci_low", "ci_high", "exact", "steps"]
-    return pd.concat([steps, rate])[order]
 
 
 def pivots(

@@ -18,7 +18,6 @@ from sqrtdk.config import compose as config_compose
 from sqrtdk.config import errors, limits, yaml_reader
 from sqrtdk.config import overrides as config_overrides
 from sqrtdk.config import run as config_run
-from sqrtdk.experiments import statements
 from sqrtdk.experiments.base import Experiment
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.jobs import exact_curves, merge
@@ -218,11 +217,12 @@ class Workflow:
 
     def answering(self) -> list[str]:
         """Return the run's tables that the concept check needs."""
+        # The questions are not loaded, because they need pandas, which would slow every start.
         return [
             self.table(name, table)
-            for name, question in statements.questions()
-            if name in self.experiments
-            for table in question.needs
+            for name in self.experiments
+            if _modules(name, "questions")
+            for table in EXPERIMENTS[name].judged_by
         ]
 
     def verified(self) -> list[str]:
@@ -260,7 +260,10 @@ class Workflow:
 
     def prose(self) -> list[str]:
         """Return the source files of the report, which prints their docstrings."""
-        modules = ("sqrtdk.report.__main__", *self._all_modules("claims", "questions", "section"))
+        modules = (
+            "sqrtdk.report.__main__",
+            *self._all_modules("claims", "questions", "pivot", "section"),
+        )
         files = {path for module in modules for path in code_digest.closure(module)}
         return sorted(os.path.relpath(path) for path in files)
 

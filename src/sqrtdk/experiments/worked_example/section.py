@@ -5,7 +5,7 @@ Everything is read from the example's table of entries.
 
 import math
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sqrtdk.claims.readings import ONE_HOT
 from sqrtdk.experiments.worked_example import matrices
@@ -129,3 +129,16 @@ class Example:
 def _rms(matrix: Matrix) -> float:
     values = [value for row in matrix.entries for value in row]
     return math.sqrt(sum(value * value for value in values) / len(values))
+
+
+def context(rows: list[dict[str, str]], stems: set[str]) -> dict[str, Any] | None:
+    """Return what section.html.j2 names: the example, and whether the page has its pictures."""
+    if not rows:
+        return None
+    return {
+        "id": "example",
+        "title": "Worked example",
+        "lead": "New to attention?",
+        "example": Example(rows),
+        "pictured": "worked_example-projections" in stems,
+    }
