@@ -12,7 +12,9 @@ from pathlib import Path
 SOURCE = Path(workflow.basedir, "src")
 if not SOURCE.is_dir():
     SOURCE = Path(workflow.basedir).parent
-EXPERIMENTS = os.path.relpath(SOURCE / "sqrtdk" / "experiments", workflow.basedir)
+EXPERIMENTS = os.path.relpath(
+    SOURCE / "sqrtdk" / "experiments", Path(workflow.basedir, "rules")
+)
 sys.path.insert(0, str(SOURCE))
 
 import sqrtdk
@@ -61,7 +63,7 @@ localrules:
 
 
 rule all:
-    "Build everything: tables, figures, claims and the report."
+    "The whole run: tables, figures, claims and the report."
     input:
         [
             f"{flow.folder}/{file}"

@@ -20,7 +20,7 @@ for experiment in flow.drawn:
                 report(
                     figure,
                     category=experiment,
-                    caption=f"../src/sqrtdk/experiments/{experiment}/captions/{Path(figure).stem}.rst",
+                    caption=f"{EXPERIMENTS}/{experiment}/captions/{Path(figure).stem}.rst",
                     labels={"figure": Path(figure).stem},
                 )
                 for figure in flow.figures(experiment)
