@@ -1,4 +1,4 @@
-"""How fast the project is, and how much memory it takes: `snakemake benchmark`."""
+"""Measure the speed and the memory of the project: `snakemake benchmark`."""
 
 from pathlib import Path
 

@@ -1,8 +1,8 @@
-"""What is raced: each computes the same quantities of the same cells, for two scale rules.
+"""The compared implementations: each computes the same quantities of the same cells, for two rules.
 
 Quantities: entropy, largest weight, Σp² and the norm of the softmax Jacobian of every query, and
-the norms of the rows of every gradient (logits, scores, q, k, v). A contestant is made from a
-`Case` and returns a function without arguments; what is prepared outside of it is not timed.
+the norms of the rows of every gradient (logits, scores, q, k, v). A contestant takes a `Case` and
+returns a function without arguments. Only that function is timed.
 """
 
 import math
@@ -33,16 +33,16 @@ class Case:
 
     @property
     def cells(self) -> int:
-        """Cells of a batch."""
+        """Return the number of cells of a batch."""
         return int(kernel.batch_size(self.n, self.n, self.d, self.d))
 
     @property
     def scales(self) -> tuple[float, float]:
-        """Without scaling and with it."""
+        """Return the factors without scaling and with it."""
         return 1.0, self.d**-0.5
 
     def draw(self) -> Inputs:
-        """The batch, drawn as the experiments draw it."""
+        """Draw the batch like the experiments."""
         one = partial(
             input_laws.draw, LAW, d_k=self.d, n_k=self.n, n_q=self.n, d_v=self.d, dtype=self.dtype
         )
@@ -51,9 +51,9 @@ class Case:
 
 
 def floor(case: Case) -> Run:
-    """Nothing but the matrix products, into arrays that exist, and the exponentials."""
+    """Compute only the matrix products, into existing arrays, and the exponentials."""
     q, k, v, g = case.draw()
-    # Real exponents: exp may cost more or less where it underflows.
+    # Realistic exponents, because the cost of exp may change when it underflows.
     logits = shift_by_row_max(scores(q, k) * np.asarray(case.scales[1], case.dtype))
     weights = np.empty_like(logits)
     d_q, d_v = np.empty_like(q), np.empty_like(v)
@@ -78,24 +78,24 @@ def floor(case: Case) -> Run:
 
 
 def random_floor(case: Case) -> Run:
-    """As many random numbers, from one stream, in double precision and cast."""
+    """Draw the same number of random numbers from one stream, in double precision, and cast."""
     stream = np.random.Generator(np.random.Philox(0))
     shape = (case.cells, 4 * case.n, case.d)
     return lambda: stream.standard_normal(shape).astype(case.dtype, copy=False)
 
 
 def random_numbers(case: Case) -> Run:
-    """The batch as the experiments draw it: a stream for each array of each cell."""
+    """Draw the batch like the experiments: a stream for each array of each cell."""
     return case.draw
 
 
 def kernel_gram(case: Case) -> Run:
-    """The kernel, with the share of dead entries."""
+    """Run the kernel, with the share of dead entries."""
     return _kernel(case, gram=True)
 
 
 def kernel_direct(case: Case) -> Run:
-    """The kernel with every gradient formed."""
+    """Run the kernel with every gradient formed."""
     return _kernel(case, gram=False)
 
 
@@ -107,14 +107,14 @@ def _kernel(case: Case, *, gram: bool) -> Run:
 
 
 def columns(case: Case) -> Run:
-    """The kernel and all columns of runs.csv: quantiles, dead rows, top shares."""
+    """Run the kernel and compute all columns of runs.csv: quantiles, dead rows, top shares."""
     core, arrays = kernel.Kernel(), case.draw()
     rules = [Factor(scale) for scale in case.scales]
     return lambda: scaling.measure(core, arrays, rules)
 
 
 def readable(case: Case) -> Run:
-    """The definitions of core/attention.py, core/gradients.py and core/metrics.py, rule by rule."""
+    """Run the definitions of `core` (attention, gradients, metrics), rule by rule."""
     q, k, v, g = case.draw()
 
     def run() -> None:
@@ -129,7 +129,7 @@ def readable(case: Case) -> Run:
 
 
 def chapter(case: Case) -> Run:
-    """NumPy as a chapter on attention writes it: the formulas, cell by cell and rule by rule."""
+    """Run NumPy code as a chapter on attention writes it: cell by cell and rule by rule."""
 
     def backward(weights: Array, d_weights: Array) -> Array:
         np.sum(-weights * np.log(weights + 1e-12), axis=-1)
@@ -144,7 +144,7 @@ def chapter(case: Case) -> Run:
 
 
 def jacobian(case: Case) -> Run:
-    """The derivative of softmax as a matrix for each query."""
+    """Form the derivative of softmax as a matrix for each query."""
 
     def backward(weights: Array, d_weights: Array) -> Array:
         d_logits = np.empty_like(weights)
@@ -158,7 +158,7 @@ def jacobian(case: Case) -> Run:
 
 
 def _cell_by_cell(case: Case, backward: Callable[[Array, Array], Array]) -> Run:
-    """The plain way through a cell, with one's own way back through the softmax."""
+    """Run each cell in the plain way, with the given backward pass of the softmax."""
     q, k, v, g = case.draw()
 
     def run() -> None:
@@ -179,13 +179,13 @@ def _cell_by_cell(case: Case, backward: Callable[[Array, Array], Array]) -> Run:
 
 
 def forward_readable(case: Case) -> Run:
-    """The output alone, with 1/√d_k, by core/attention.py."""
+    """Compute only the output, with 1/√d_k, using `core.attention`."""
     q, k, v, _ = case.draw()
     return lambda: attention(q, k, v, scale=case.scales[1]).output
 
 
 def torch_batched(case: Case) -> Run:
-    """PyTorch's autograd on the whole batch, with one thread."""
+    """Run PyTorch's autograd on the whole batch, with one thread."""
     import torch
 
     torch.set_num_threads(1)
@@ -194,7 +194,7 @@ def torch_batched(case: Case) -> Run:
 
 
 def torch_single(case: Case) -> Run:
-    """PyTorch's autograd cell by cell, with one thread."""
+    """Run PyTorch's autograd cell by cell, with one thread."""
     import torch
 
     torch.set_num_threads(1)
@@ -227,7 +227,7 @@ def _torch(q: Any, k: Any, v: Any, g: Any, scales: tuple[float, ...]) -> None:
 
 
 def torch_forward(case: Case) -> Run:
-    """PyTorch's scaled_dot_product_attention, forward alone, with one thread."""
+    """Run PyTorch's scaled_dot_product_attention, forward only, with one thread."""
     import torch
 
     torch.set_num_threads(1)
@@ -241,7 +241,7 @@ def torch_forward(case: Case) -> Run:
 
 
 def jax_batched(case: Case) -> Run:
-    """JAX, compiled, its gradients vectorized over the batch; XLA takes what threads it likes."""
+    """Run compiled JAX with gradients vectorized over the batch; XLA chooses its threads."""
     import jax
     import jax.numpy as jnp
 

@@ -1,9 +1,9 @@
-"""Race the contestants, and measure memory, start-up and the whole run: one row per round.
+"""Time the contestants, and measure memory, start-up and the whole run: one row per round.
 
     python -m benchmarks.measure PART rounds.csv [--rounds 5] [--quick]
 
-Everything that is compared is measured in the same rounds, in turn, as CPU time of one process, so
-that what else the machine does falls on all alike.
+Everything that is compared is measured in the same rounds, in turn, as CPU time of one process.
+So other load of the machine affects all contestants equally.
 """
 
 import csv
@@ -40,7 +40,7 @@ TORCH = ("torch_batched",)
 JAX = ("jax_batched",)
 
 LEAST = 0.02
-"""CPU seconds of a round: the clock of a process ticks in microseconds."""
+"""Minimum CPU seconds of a round: the clock of a process ticks in microseconds."""
 
 
 class Row(NamedTuple):
@@ -57,7 +57,7 @@ class Row(NamedTuple):
 
 
 def entrants(case: Case) -> list[str]:
-    """Who runs on a case: the slow ones where they are the point."""
+    """Return the contestants of a case; slow ones only where they are the point."""
     names = list(EVERYWHERE)
     if importlib.util.find_spec("torch"):
         names += TORCH
@@ -73,9 +73,9 @@ def entrants(case: Case) -> list[str]:
 
 
 def race(grid: Sequence[Case], rounds: int, names: Sequence[str] | None = None) -> Iterator[Row]:
-    """CPU seconds of one cell with both scale rules, for every contestant and round.
+    """Yield the CPU seconds of one cell with both rules, for every contestant and round.
 
-    The contestants are `names`, or those that the case is for.
+    The contestants are `names`, or by default the `entrants` of the case.
     """
     for case in grid:
         runs = {name: getattr(contestants, name)(case) for name in names or entrants(case)}
@@ -88,7 +88,7 @@ def race(grid: Sequence[Case], rounds: int, names: Sequence[str] | None = None) 
 
 
 def _repeats(run: Run) -> int:
-    # The first call allocates buffers and compiles; it is not counted.
+    # The first call allocates buffers and compiles, so it is not timed.
     run()
     return max(1, round(LEAST / max(_cpu(run, 1), 1e-6)))
 
@@ -101,7 +101,7 @@ def _cpu(run: Run, repeats: int) -> float:
 
 
 def child(command: Sequence[str], folder: Path = ROOT) -> tuple[float, str]:
-    """CPU seconds of a process with all that it starts, and what it printed."""
+    """Run a process; return its CPU seconds, including its children, and its output."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
         command, cwd=folder, capture_output=True, text=True, check=False, env=_environment()
@@ -118,7 +118,7 @@ def _environment() -> dict[str, str]:
 
 
 def primitives(benchmark: str, rounds: int) -> Iterator[Row]:
-    """Nanoseconds for one number of an array that a core's cache holds."""
+    """Yield nanoseconds per number for an array that fits into a core's cache."""
     x = np.random.Generator(np.random.Philox(0)).standard_normal((32, 1024)) - 4.0
     out, row = np.empty_like(x), np.empty(len(x))
     runs: dict[str, Run] = {
@@ -134,7 +134,7 @@ def primitives(benchmark: str, rounds: int) -> Iterator[Row]:
 
 
 WIDE = ("X86_V4", "AVX512")
-"""How NumPy's names of instruction sets with vectors of 512 bits begin."""
+"""Prefixes of NumPy's names of instruction sets with vectors of 512 bits."""
 
 NARROW_CASES = [Case(n, d, "float64") for n in NS for d in DS if d <= 64]
 
@@ -142,9 +142,10 @@ NARROW = ("floor", "kernel_direct", "kernel_gram")
 
 
 def narrow(rounds: int, *, few: bool) -> Iterator[Row]:
-    """The race again, in a process whose NumPy is kept from 512-bit vectors.
+    """Repeat the comparison in a process whose NumPy must not use 512-bit vectors.
 
-    Nothing where it has none. It tells how much of a ratio is due to the speed of exp alone.
+    Yields nothing on a machine without them. It shows how much of a ratio is due to the speed of
+    exp alone.
     """
     found = np.show_config(mode="dicts") or {}
     names = found.get("SIMD Extensions", {}).get("found", [])
@@ -173,7 +174,7 @@ def narrow_child(rounds: int, *, few: bool) -> None:
 
 
 def memory(named: Mapping[str, Mapping[str, Any]], rounds: int) -> Iterator[Row]:
-    """MiB that a job's peak is above what it holds when all is imported."""
+    """Yield the MiB of a job's peak above its memory after all imports."""
     for number in range(rounds):
         for name, slab in named.items():
             _, printed = child([sys.executable, "-m", "benchmarks.slabs", "peak", json.dumps(slab)])
@@ -187,7 +188,7 @@ SATURATING = ("entropy_nats", "max_weight_gap", "jacobian_norm", "grad_q_rms", "
 
 
 def single(ds: Sequence[int], rounds: int) -> Iterator[Row]:
-    """By how much float32 is off, relative to float64 on the same draw, without scaling.
+    """Yield the error of float32, relative to float64 on the same draw, without scaling.
 
     A round is a seed: another draw, not another timing.
     """
@@ -202,7 +203,7 @@ def single(ds: Sequence[int], rounds: int) -> Iterator[Row]:
 
 
 def workers(named: Mapping[str, Mapping[str, Any]], rounds: int) -> Iterator[Row]:
-    """CPU seconds of a whole shard job, and of its random numbers and kernel alone."""
+    """Yield CPU seconds of a whole shard job, and of its random numbers and kernel only."""
     with tempfile.TemporaryDirectory() as scratch:
         for number in range(rounds):
             for name, slab in named.items():
@@ -231,7 +232,7 @@ STARTS = {
 
 
 def starts(rounds: int) -> Iterator[Row]:
-    """CPU seconds of processes that do next to nothing."""
+    """Yield CPU seconds of processes that do almost nothing."""
     for number in range(rounds):
         for name, arguments in STARTS.items():
             used, _ = child([sys.executable, *arguments])
@@ -239,7 +240,7 @@ def starts(rounds: int) -> Iterator[Row]:
 
 
 def whole(rounds: int, values: Mapping[str, str]) -> Iterator[Row]:
-    """CPU and wall seconds of a run into an empty folder, and of the bare work of its cells."""
+    """Yield CPU and wall seconds of a run into an empty folder, and of its bare cells."""
     for number in range(rounds):
         with tempfile.TemporaryDirectory() as scratch:
             started = time.monotonic()
@@ -257,7 +258,7 @@ def whole(rounds: int, values: Mapping[str, str]) -> Iterator[Row]:
 
 
 def machine(rounds: int) -> dict[str, Any]:
-    """Where the numbers come from."""
+    """Return the origin of the numbers: machine, versions and load."""
     extra = {}
     for name in ("torch", "jax"):
         if importlib.util.find_spec(name):
@@ -273,7 +274,7 @@ def machine(rounds: int) -> dict[str, Any]:
 
 
 def cases(dtype: str, *, few: bool) -> list[Case]:
-    """The grid of one dtype."""
+    """Return the grid of one dtype."""
     return [Case(n, d, dtype) for n in NS for d in DS if not few or n * d <= 64]
 
 
@@ -288,11 +289,11 @@ PARTS: dict[str, Callable[[int, bool], Iterable[Row]]] = {
     "starts": lambda rounds, few: starts(rounds),
     "whole": lambda rounds, few: whole(rounds, slabs.SMALL_RUN if few else slabs.RUN),
 }
-"""What is measured, each into a table of its own: what was measured once is not lost."""
+"""The parts of the benchmark. Each has its own table, so that finished parts are kept."""
 
 
 def main() -> None:
-    """Measure a part and write its rounds and, beside them, the machine."""
+    """Measure a part; write its rounds and, next to them, the machine."""
     parser = workflow_parser.Parser(description=__doc__)
     parser.add_argument("part", choices=[*PARTS, "narrow-child"], help="what to measure")
     parser.add_argument("path", type=Path, help="CSV file of the rounds")
@@ -311,7 +312,7 @@ def main() -> None:
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(Row._fields)
-    # Six digits of a time are more than it has.
+    # A time has fewer than six significant digits.
     writer.writerows(row._replace(value=float(f"{row.value:.6g}")) for row in rows)
     atomic.write_atomically(options.path, buffer.getvalue())
     record["load after"] = [round(load, 2) for load in os.getloadavg()]

@@ -1,4 +1,4 @@
-"""The measured rounds as a page and a figure.
+"""Write the measured rounds as a page and a figure.
 
 python -m benchmarks.page docs/benchmarks.csv docs/performance.png docs/performance.md
 """
@@ -26,11 +26,11 @@ LEAST_ROUNDS = 5
 
 
 class RoundsError(system_errors.MistakeError):
-    """Too few rounds to say how far a number spreads."""
+    """Too few rounds to show the spread of a number."""
 
 
 def shown(values: Sequence[float], digits: int = 3) -> str:
-    """Median, and in brackets the smallest and the largest round. Raises RoundsError below 5.
+    """Format the median, and in brackets the extremes of the rounds. Raises RoundsError below 5.
 
     >>> shown([1.0, 1.25, 1.5, 1.75, 2.0])
     '1.5 (1–2)'
@@ -46,7 +46,7 @@ class Rounds:
     """The measured table: values of a contestant by round."""
 
     def __init__(self, table: pd.DataFrame) -> None:
-        """`table` has the columns of `measure.Row`."""
+        """Take a table with the columns of `measure.Row`."""
         self.table = table
         self._race = {
             key: group.sort_values("round")["value"].to_numpy(dtype=float)
@@ -56,16 +56,16 @@ class Rounds:
         }
 
     def race(self, contestant: str, dtype: str, n: int, d: int) -> np.ndarray | None:
-        """CPU seconds of one cell with both rules, by round."""
+        """Return CPU seconds of one cell with both rules, by round."""
         return self._race.get((contestant, dtype, str(n), str(d)))
 
     def total(self, contestant: str, dtype: str, cases: Sequence[tuple[int, int]]) -> np.ndarray:
-        """The same, summed over cases; raises KeyError where one was not measured."""
+        """Return these seconds summed over cases; raises KeyError if one was not measured."""
         each = [self._race[contestant, dtype, str(n), str(d)] for n, d in cases]
         return np.asarray(np.sum(each, axis=0))
 
     def cases(self, *contestants: str, dtype: str = "float64") -> list[tuple[int, int]]:
-        """The cases that all of these ran."""
+        """Return the cases that all of these contestants ran."""
         return [
             (n, d)
             for n in NS
@@ -74,7 +74,7 @@ class Rounds:
         ]
 
     def of(self, benchmark: str) -> dict[str, np.ndarray]:
-        """Values by round of every contestant of another benchmark."""
+        """Return values by round of every contestant of another benchmark."""
         table = self.table[self.table["benchmark"] == benchmark]
         return {
             str(name): group.sort_values("round")["value"].to_numpy(dtype=float)
@@ -90,12 +90,12 @@ class Target:
     target: str
     values: np.ndarray
     reached: bool
-    """Whether it is reached, by the median."""
+    """Whether the median reaches it."""
     where: str = ""
 
     @property
     def found(self) -> str:
-        """The measured value with its spread."""
+        """Return the measured value with its spread."""
         return shown(list(self.values))
 
 
@@ -110,7 +110,7 @@ def _at_least(what: str, limit: float, values: np.ndarray, where: str = "") -> T
 def _extreme(
     rounds: Rounds, one: str, other: str, cases: Sequence[tuple[int, int]], *, largest: bool
 ) -> tuple[np.ndarray, str]:
-    """The ratio of two contestants at the case where its median is largest, or smallest."""
+    """Return the ratio of two contestants for the case with the largest or smallest median."""
     ratios = {
         case: rounds.total(one, "float64", [case]) / rounds.total(other, "float64", [case])
         for case in cases
@@ -121,7 +121,7 @@ def _extreme(
 
 
 def targets(rounds: Rounds) -> list[Target]:
-    """What the kernel was to reach, and what it reaches here."""
+    """Return the targets of the kernel and the measured values."""
     found = []
     grid = rounds.cases("floor")
     total = rounds.total
@@ -173,7 +173,7 @@ def targets(rounds: Rounds) -> list[Target]:
 
 
 def ratios(rounds: Rounds, one: str, other: str, dtype: str) -> dict[int, dict[int, str]]:
-    """The ratio of two contestants by n and d: median with spread."""
+    """Return the ratio of two contestants by n and d: median with spread."""
     cases = rounds.cases(one, other, dtype=dtype)
     found: dict[int, dict[int, str]] = {}
     for n, d in cases:
@@ -183,7 +183,7 @@ def ratios(rounds: Rounds, one: str, other: str, dtype: str) -> dict[int, dict[i
 
 
 def narrow_ratios(rounds: Rounds) -> dict[int, dict[int, str]]:
-    """Kernel over floor where NumPy is kept from 512-bit vectors, by n and d."""
+    """Return kernel over floor without 512-bit vectors, by n and d."""
     table = rounds.table
     again = Rounds(
         table[table["benchmark"] == "race, narrow"].assign(benchmark="race"),
@@ -192,7 +192,7 @@ def narrow_ratios(rounds: Rounds) -> dict[int, dict[int, str]]:
 
 
 def errors(rounds: Rounds) -> dict[str, dict[int, str]]:
-    """By how much float32 is off, by metric and d: median with spread over draws."""
+    """Return the error of float32 by metric and d: median with spread over draws."""
     table = rounds.table[rounds.table["benchmark"] == "float32"]
     found: dict[str, dict[int, str]] = {}
     for (metric, d), group in table.groupby(["contestant", "d"], sort=False):
@@ -203,7 +203,7 @@ def errors(rounds: Rounds) -> dict[str, dict[int, str]]:
 
 
 def exponents(rounds: Rounds) -> dict[str, str]:
-    """Power laws of the kernel's time, fitted in each round over the largest sizes."""
+    """Return power laws of the kernel's time, fitted in each round over the largest sizes."""
     found: dict[str, str] = {}
     grid = rounds.cases("kernel_direct")
     for n in NS:
@@ -234,7 +234,7 @@ def _fit(
 
 
 def _grows(values: Mapping[str, np.ndarray], what: str, sizes: Mapping[str, int]) -> dict[str, str]:
-    """The exponent with which a measured quantity grows with a size, fitted in each round."""
+    """Return the exponent of a measured quantity in a size, fitted in each round."""
     if not set(sizes) <= set(values):
         return {}
     x = np.log(list(sizes.values()))
@@ -263,7 +263,7 @@ LINES = {name: look[0] for name, look in LOOKS.items()}
 
 
 def draw(rounds: Rounds) -> Figure:
-    """Time against d at each n, as a multiple of the floor."""
+    """Draw time against d at each n, as a multiple of the floor."""
     ns = [n for n in NS if any(case[0] == n for case in rounds.cases("floor"))]
     with style.context():
         figure = Figure(figsize=(2.6 * len(ns) + 1.2, 4.4), layout="constrained")
@@ -301,7 +301,7 @@ def draw(rounds: Rounds) -> Figure:
 
 
 def page(rounds: Rounds, record: Mapping[str, Any], figure: str) -> str:
-    """The page as Markdown. Raises RoundsError below 5 rounds."""
+    """Return the page as Markdown. Raises RoundsError below 5 rounds."""
     folder = Path(__file__).parent
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder),
@@ -349,13 +349,13 @@ DTYPES = ("float64", "float32")
 
 
 def read(path: Path) -> pd.DataFrame:
-    """A table of rounds as text. Raises TableError for what is none."""
+    """Read a table of rounds as text. Raises TableError for other content."""
     try:
         table = pd.read_csv(path, dtype=str, keep_default_na=False)
     except ValueError as error:
         raise tables.TableError(f"{path} cannot be read: {system_errors.one_line(error)}") from None
     if list(table.columns) != list(Row._fields):
-        raise tables.TableError(f"{path} is no table of rounds")
+        raise tables.TableError(f"{path} is not a table of rounds")
     return table
 
 

@@ -1,4 +1,4 @@
-"""The slabs of `scaling` whose memory and whole cost are measured, and the process that does it."""
+"""The slabs of `scaling` for measuring memory and whole cost, and the process that runs them."""
 
 import sys
 import time
@@ -17,7 +17,7 @@ from sqrtdk.system import command_line, errors
 
 
 def slab(n: int, d_k: int, *, seeds: int, dtype: str = "float64", n_q: int = 0) -> dict[str, Any]:
-    """A slab of gaussian cells with scaling off and on; n_q = n where it is not said."""
+    """Return a slab of gaussian cells with scaling off and on; n_q is n by default."""
     return {
         "d_k": d_k, "n_k": n, "n_q": n_q or n, "d_v": 64,
         "inputs": {"gaussian": {"law": "gaussian"}}, "dtype": dtype,
@@ -41,14 +41,14 @@ MEMORY = {
     "n_k = 65536, 512 queries": slab(65536, 64, seeds=1, n_q=512),
     "n_k = 65536, 512 queries, float32": slab(65536, 64, seeds=1, n_q=512, dtype="float32"),
 }
-"""Peaks that the page states, and what they grow with."""
+"""Slabs whose peak memory is on the page, and the sizes that it grows with."""
 
 WORKERS = {
     "n_k = 16, d_k = 64": slab(16, 64, seeds=12000, n_q=64),
     "n_k = 256, d_k = 256": slab(256, 256, seeds=1600, n_q=64),
     "n = 256, d_k = 64": slab(256, 64, seeds=800),
 }
-"""Jobs of some seconds: of small cells, of cells as in the default grid, and square ones."""
+"""Jobs of a few seconds: small cells, cells of the default grid, and square cells."""
 
 QUICK = {"n = 16": slab(16, 4, seeds=2)}
 
@@ -57,7 +57,7 @@ SMALL_RUN = RUN | {"grid": "smoke"}
 
 
 def row(n: int, d_k: int, *, dtype: str, seed: int) -> dict[str, Any]:
-    """The row of one cell without scaling."""
+    """Return the row of one cell without scaling."""
     wanted = slab(n, d_k, seeds=0, dtype=dtype, n_q=64) | {"seeds": [seed, seed + 1]}
     return next(
         found
@@ -67,7 +67,7 @@ def row(n: int, d_k: int, *, dtype: str, seed: int) -> dict[str, Any]:
 
 
 def bare(slab: Mapping[str, Any]) -> None:
-    """The random numbers and the kernel of a slab, without columns, rows and files."""
+    """Run the random numbers and the kernel of a slab, without columns, rows and files."""
     sizes = {name: slab[name] for name in ("d_k", "n_k", "n_q", "d_v")}
     ((law),) = slab["inputs"].values()
     rules = [
@@ -85,22 +85,22 @@ def bare(slab: Mapping[str, Any]) -> None:
 
 
 def bare_run(values: Mapping[str, str]) -> None:
-    """The random numbers and the kernel of all cells of `scaling` of a run."""
+    """Run the random numbers and the kernel of all cells of `scaling` of a run."""
     settings = compose.compose([], values).settings["scaling"]
     for one in slabs(settings):
         bare(one | {"seeds": [settings["seed"][0], settings["seed"][-1] + 1]})
 
 
 def peak_mib() -> float:
-    """The most memory that this process held so far."""
+    """Return the peak memory of this process so far."""
     for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
         if line.startswith("VmHWM"):
             return float(line.split()[1]) / 1024
-    raise RuntimeError("the peak of a process's memory is known on Linux alone")
+    raise RuntimeError("the peak memory of a process is known on Linux only")
 
 
 def main() -> None:
-    """Print what something given as JSON takes, in a process of its own.
+    """Print the cost of a slab or a run given as JSON, measured in this process.
 
     `bare`: CPU seconds of a slab's random numbers and kernel. `run`: the same of a run's values.
     `peak`: the MiB and CPU seconds of a slab's cells.
@@ -115,7 +115,7 @@ def main() -> None:
         (bare if what == "bare" else bare_run)(wanted)
         print(time.process_time() - start)
         return
-    # One cell first: what is loaded at the first use belongs to the imports.
+    # One cell first, because code that loads at first use belongs to the imports.
     cells.rows(scaling.cells(slab(2, 2, seeds=1)), scaling.COLUMNS)
     before, start = peak_mib(), time.process_time()
     cells.rows(scaling.cells(wanted), scaling.COLUMNS)

@@ -1,1 +1,1 @@
-"""Long trials of what may go wrong; their figures are in docs/reliability.md."""
+"""Long tests of failures and mistakes; docs/reliability.md has their results."""

@@ -1,13 +1,13 @@
-"""Stop a run at random moments or inside the writing of a file, and see that nothing is lost.
+"""Stop a run at random moments or inside the writing of a file, and check that nothing is lost.
 
     python -m campaigns.crash [--times 50] [--signal KILL|TERM|INT] [--seed 0]
     python -m campaigns.crash --inside [--only WORD]
 
-Each trial stops the whole process group of a smoke run, at a moment drawn uniformly from its length
-or, with --inside, at three moments of the writing of each kind of file of a small run. Then it
-gives the same command again. It counts as lost nothing if that run completes, every table, figure,
-digest and configuration has the bytes of an undisturbed run, no file that was half written is left,
-and no shard that was whole when the signal came was computed again.
+Each trial stops the whole process group of a smoke run at a random moment or, with --inside, at
+three moments of the writing of each kind of file of a small run. Then it runs the same command
+again. Nothing is lost if that run completes, every table, figure, digest and configuration has the
+bytes of an undisturbed run, no half-written file is left, and no shard that was whole when the
+signal came was computed again.
 """
 
 import os
@@ -28,10 +28,10 @@ from sqrtdk.workflow import parser as workflow_parser
 ROOT = Path(__file__).resolve().parents[1]
 
 FAULTS = str(Path(__file__).with_name("faults"))
-"""What stands in for PYTHONPATH to bring faults into every process of a run."""
+"""Value of PYTHONPATH that brings faults into every process of a run."""
 
 OF_THE_TIME = re.compile(r"^logs/|^\.?(report\.html|provenance\.json)")
-"""Files of a run that say when it was; all others have the same bytes every time."""
+"""Files of a run that contain the time; all others have the same bytes every time."""
 
 SMOKE = ("grid=smoke",)
 SMALL = (
@@ -48,11 +48,11 @@ OPENED = {
     "progress.log": r"progress\.log",
     "a job's benchmark": r"results/shards/.*\.tsv",
 }
-"""Files that are not written whole or not at all: the run dies when they are there and empty."""
+"""Files that are not written atomically: the run is killed while they exist and are empty."""
 
 
 def command(folder: Path, grid: tuple[str, ...]) -> list[str]:
-    """A run in a folder of its own."""
+    """Return the command of a run in its own folder."""
     return [
         sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"),
         "--workflow-profile", str(ROOT / "profiles/default"), "--directory", str(folder),
@@ -61,14 +61,14 @@ def command(folder: Path, grid: tuple[str, ...]) -> list[str]:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """What a run leaves that is the same every time."""
+    """Return the files of a run that are the same every time."""
     run = folder / "results/default"
     files = {str(path.relative_to(run)): path for path in run.rglob("*") if path.is_file()}
     return {name: path.read_bytes() for name, path in files.items() if not OF_THE_TIME.search(name)}
 
 
 def whole(folder: Path) -> dict[str, int]:
-    """The shards that are there and whole, and when they were written, in nanoseconds."""
+    """Return the whole shards and when they were written, in nanoseconds."""
     return {
         str(path.relative_to(folder)): path.stat().st_mtime_ns
         for path in (folder / "results/shards").glob("*/*.csv")
@@ -79,17 +79,17 @@ def whole(folder: Path) -> dict[str, int]:
 def start(
     folder: Path, grid: tuple[str, ...], output: IO[str] | int = subprocess.PIPE, **variables: str
 ) -> subprocess.Popen[str]:
-    """Start a run in a process group of its own."""
+    """Start a run in its own process group."""
     return subprocess.Popen(
         command(folder, grid), cwd=ROOT, start_new_session=True, text=True,
         env=os.environ | variables, stdout=output, stderr=subprocess.STDOUT,
-        # Whoever starts the campaign in the background may have Ctrl-C ignored.
+        # A campaign that was started in the background may ignore Ctrl-C.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
 
 
 def end(process: subprocess.Popen[str]) -> tuple[float, str]:
-    """Wait for a run that was stopped: seconds that it took, its last line."""
+    """Wait for a stopped run; return how many seconds that took, and its last line."""
     sent = time.monotonic()
     try:
         output, _ = process.communicate(timeout=60)
@@ -102,7 +102,7 @@ def end(process: subprocess.Popen[str]) -> tuple[float, str]:
 
 
 def lost(folder: Path, grid: tuple[str, ...], expected: dict[str, bytes]) -> tuple[int, list[str]]:
-    """Give the command again: how many shards were kept, and what was lost."""
+    """Run the command again; return how many shards were kept, and what was lost."""
     before = whole(folder)
     again = subprocess.run(
         command(folder, grid), cwd=ROOT, check=False, capture_output=True, text=True
@@ -120,7 +120,7 @@ def lost(folder: Path, grid: tuple[str, ...], expected: dict[str, bytes]) -> tup
 
 
 def undisturbed(grid: tuple[str, ...]) -> tuple[float, dict[str, bytes], list[str]]:
-    """The length in seconds of a whole run, what it leaves, and the names of all of its files."""
+    """Return the seconds of a whole run, its contents, and the names of all of its files."""
     with tempfile.TemporaryDirectory() as scratch:
         began = time.monotonic()
         subprocess.run(command(Path(scratch), grid), cwd=ROOT, check=True, capture_output=True)
@@ -131,7 +131,7 @@ def undisturbed(grid: tuple[str, ...]) -> tuple[float, dict[str, bytes], list[st
 
 
 def at_random(times: int, number: signal.Signals, seed: int) -> Iterator[tuple[str, list[str]]]:
-    """Trials at random moments: what was done, and what was lost."""
+    """Run trials at random moments; yield a description and the losses of each."""
     length, expected, _ = undisturbed(SMOKE)
     rng = random.Random(seed)
     done = 0
@@ -144,11 +144,11 @@ def at_random(times: int, number: signal.Signals, seed: int) -> Iterator[tuple[s
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, number)
             else:
-                # It was faster than the first one, and no trial.
+                # The run ended before its signal, so it is not a trial.
                 length = moment
                 continue
             took, line = end(process)
-            # Python itself is still starting, and dies of the signal as it always does.
+            # Python itself was still starting, and has its default signal handlers.
             early = process.returncode == -number and not Path(scratch, "results").exists()
             n_kept, found = lost(Path(scratch), SMOKE, expected)
         heeded = process.returncode == 128 + number and took <= 5
@@ -159,9 +159,9 @@ def at_random(times: int, number: signal.Signals, seed: int) -> Iterator[tuple[s
 
 
 def kinds(files: list[str]) -> dict[str, str]:
-    """The kinds of files that are written whole or not at all: a regular expression for each.
+    """Return the kinds of files that are written atomically, each with a regular expression.
 
-    Of what one function writes many of (shards, figures, digests) the first that comes is meant.
+    If one function writes many files (shards, figures, digests), the first one stands for all.
     """
     many = {
         r"results/shards/related/\.?dk": "a shard",
@@ -175,14 +175,14 @@ def kinds(files: list[str]) -> dict[str, str]:
     for name in files:
         single = not any(re.search(pattern, name) for pattern in many)
         if single and Path(name).suffix in (".csv", ".yaml", ".json", ".html"):
-            # While it is written it bears its name after a dot.
+            # A temporary file has the name after a dot.
             parent, last = os.path.split(name)
             result[name] = rf"{re.escape(parent)}/\.?{re.escape(last)}(\.\w+{atomic.PARTIAL})?$"
     return result
 
 
 def inside(only: str) -> Iterator[tuple[str, list[str]]]:
-    """Trials inside the writing of each kind of file: what was done, and what was lost."""
+    """Run trials inside the writing of each kind of file; yield a description and the losses."""
     _, expected, files = undisturbed(SMALL)
     plan = [(kind, at, rx) for kind, rx in kinds(files).items() for at in WHOLE_OR_ABSENT]
     plan += [(kind, "opened", pattern) for kind, pattern in OPENED.items()]

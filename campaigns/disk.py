@@ -1,21 +1,21 @@
-"""Fill the disk of a small run, take it away, damage its files; see that nothing wrong comes out.
+"""Fill the disk of a small run, remove it, damage its files; check that no result is wrong.
 
     python -m campaigns.disk [--parts full inodes failing blocked damage] [--times 20] [--seed 0]
 
-- `full`, `inodes`: a run on file systems of many sizes, so that room for bytes or for files ends at
-  many moments. Then there is room, and the same command is given again.
-- `failing`: a disk that turns read-only in the middle of a run, as ext4 does after an error; it is
-  checked and mounted again, and the same command is given again.
+- `full`, `inodes`: runs on file systems of many sizes, so that space for bytes or for files ends at
+  many moments. Then there is space, and the same command runs again.
+- `failing`: a disk that turns read-only in the middle of a run, as ext4 does after an error. It is
+  checked and mounted again, and the same command runs again.
 - `blocked`: files where folders should be, and disks that were read-only from the start.
 - `damage`: every kind of file, damaged in every way, in the folder of a finished run.
 
-A trial is lost where a run that met the fault did not end with an error and one line `sqrtdk: ...`
-that names a path of it, or printed a traceback; where the run after it does not complete with the
-bytes of an undisturbed one, has files that that one has not, or computes a whole shard again; where
-a damaged shard is not named and made again, alone; and where damage to another file is not refused
-by its name, with nothing else changed.
+A trial is lost in these cases. A run that met the fault did not end with an error and one line
+`sqrtdk: ...` that names a path, or printed a traceback. The run after it does not complete with the
+bytes of an undisturbed one, has further files, or computes a whole shard again. A damaged shard is
+not named and computed again, without others. Damage to another file is not refused with its name,
+with nothing else changed.
 
-The first four need the right to mount.
+The first four parts need the right to mount.
 """
 
 import contextlib
@@ -71,7 +71,7 @@ BLOCKED = {
 
 
 class Trials:
-    """What went wrong so far, and one line a trial."""
+    """Count what went wrong, and print one line per trial."""
 
     def __init__(self, expected: Path) -> None:
         self.contents = crash.contents(expected)
@@ -85,7 +85,7 @@ class Trials:
         print(f"{self.done}: {what}: {'; '.join(wrong) or 'nothing lost'} | {said}", flush=True)
 
     def again(self, folder: Path) -> list[str]:
-        """Give the command in a folder where nothing is in its way, and return what is wrong."""
+        """Run the command in a folder without faults, and return what is wrong."""
         before = crash.whole(folder)
         done = run(folder)
         after = crash.whole(folder)
@@ -105,7 +105,7 @@ class Trials:
 
 
 def run(folder: Path) -> subprocess.CompletedProcess[str]:
-    """A small run with every kind of file, in a folder of its own; all that it said in stdout."""
+    """Run a small run with every kind of file in its own folder, with all output in stdout."""
     return subprocess.run(
         crash.command(folder, crash.SMALL), cwd=crash.ROOT, check=False,
         text=True, errors="replace", stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -113,18 +113,18 @@ def run(folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def names(folder: Path) -> set[str]:
-    """Every file of a run."""
+    """Return every file of a run."""
     results = folder / "results"
     return {str(path.relative_to(results)) for path in results.rglob("*") if path.is_file()}
 
 
 def last_line(said: str) -> str:
-    """The last line of what a run said."""
+    """Return the last line of a run's output."""
     return (said.strip().splitlines() or [""])[-1]
 
 
 def refused(done: subprocess.CompletedProcess[str], path: str) -> list[str]:
-    """What is wrong with how a run ended that could not be: its last line is ours, with a path."""
+    """Return what is wrong with the end of a failed run: its last line must name a path."""
     line = last_line(done.stdout)
     return [
         *([] if done.returncode else ["LOST: exit 0"]),
@@ -135,7 +135,7 @@ def refused(done: subprocess.CompletedProcess[str], path: str) -> list[str]:
 
 @contextlib.contextmanager
 def mounted(folder: Path, *options: str) -> Iterator[None]:
-    """A file system on a folder, for as long as this lasts."""
+    """Mount a file system on a folder for as long as the context lasts."""
     folder.mkdir(parents=True, exist_ok=True)
     subprocess.run(["mount", *options, str(folder)], check=True, capture_output=True)
     try:
@@ -145,12 +145,12 @@ def mounted(folder: Path, *options: str) -> Iterator[None]:
 
 
 def tmpfs(folder: Path, options: str) -> contextlib.AbstractContextManager[None]:
-    """A file system in memory."""
+    """Mount a file system in memory."""
     return mounted(folder, "-t", "tmpfs", "-o", options, "tmpfs")
 
 
 def fill(trials: Trials, scratch: Path, option: str, sizes: Sequence[int]) -> None:
-    """Runs on file systems of these sizes, in KiB or in files."""
+    """Run on file systems of these sizes, in KiB or in files."""
     for size in sizes:
         folder = scratch / f"{option}{size}"
         with tmpfs(folder, f"size={size}k" if option == "size" else f"size=64m,{option}={size}"):
@@ -168,7 +168,7 @@ def fill(trials: Trials, scratch: Path, option: str, sizes: Sequence[int]) -> No
 
 
 def fail(trials: Trials, scratch: Path, moments: Sequence[float]) -> None:
-    """Runs on a disk that turns read-only when so many seconds have passed."""
+    """Run on a disk that turns read-only after this many seconds."""
     for moment in moments:
         image, folder = scratch / "image", scratch / "failing"
         with image.open("wb") as file:
@@ -186,7 +186,7 @@ def fail(trials: Trials, scratch: Path, moments: Sequence[float]) -> None:
             Path(f"/sys/fs/ext4/{Path(source).name}/trigger_fs_error").write_text("1")
             said, _ = process.communicate(timeout=600)
         done = subprocess.CompletedProcess(process.args, process.returncode, said)
-        # 1 is: errors were mended.
+        # Exit code 1 means that errors were repaired.
         if subprocess.run(["e2fsck", "-fy", str(image)], capture_output=True).returncode > 1:
             raise SystemExit("the image is beyond repair")
         wrong = refused(done, str(folder)) if done.returncode else []
@@ -198,7 +198,7 @@ def fail(trials: Trials, scratch: Path, moments: Sequence[float]) -> None:
 
 
 def block(trials: Trials, scratch: Path) -> None:
-    """Runs that something is in the way of."""
+    """Run with something in the way."""
     for number, (what, where) in enumerate(BLOCKED.items()):
         folder = scratch / f"blocked{number}"
         path = folder / where.removeprefix("ro:")
@@ -223,14 +223,14 @@ def block(trials: Trials, scratch: Path) -> None:
 
 
 def spoil(path: Path, content: bytes) -> None:
-    """Give a file another content and leave its time stamp, as a failing disk does."""
+    """Replace a file's content but keep its time stamp, like a failing disk."""
     stat = path.stat()
     path.write_bytes(content)
     os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
 
 
 def damage_shards(trials: Trials, finished: Path, scratch: Path) -> None:
-    """Every damage to one shard of an experiment, and to one of the exact expectations."""
+    """Damage one shard of an experiment, and one of the exact expectations, in every way."""
     for name, damage in DAMAGES.items():
         folder = scratch / f"shards {name}"
         shutil.copytree(finished, folder)
@@ -264,7 +264,7 @@ def damage_shards(trials: Trials, finished: Path, scratch: Path) -> None:
 
 
 def damage_others(trials: Trials, finished: Path, scratch: Path) -> None:
-    """Every damage to all other files, to all of their digests, and then all of them moved away."""
+    """Damage all other files, all of their digests, and then move all of them away."""
     folder = scratch / "others"
     shutil.copytree(finished, folder)
     files = [folder / "results" / name for name in names(folder) if name.startswith("default/")]
@@ -280,14 +280,14 @@ def damage_others(trials: Trials, finished: Path, scratch: Path) -> None:
         kept = {path: path.read_bytes() for path in victims}
         for name, damage in DAMAGES.items():
             if what == "digests" and name in ("longer", "a row twice"):
-                # Space around a digest is none of it.
+                # Space around a digest does not count.
                 continue
             for path, content in kept.items():
                 spoil(path, damage(content))
             before = {one: (folder / "results" / one).read_bytes() for one in names(folder)}
             done = run(folder)
             after = {one: (folder / "results" / one).read_bytes() for one in names(folder)}
-            # Of one without a digit none was edited.
+            # A file without a digit was not edited.
             spoiled = [path for path in guarded if storage_guards.is_changed(path)]
             short = [str(path.relative_to(folder)) for path in spoiled]
             silent = [x for x in short if f"sqrtdk: {x} was changed after" not in done.stdout]
@@ -338,7 +338,7 @@ def main() -> None:
         print(f"undisturbed: {length:.1f} s, {len(paths)} files of {kib} KiB", flush=True)
 
         def moments(end: float) -> list[float]:
-            """One in each of so many equal parts of what an undisturbed run takes."""
+            """Return one random moment in each of equal parts of an undisturbed run."""
             return [(n + rng.random()) * end / options.times for n in range(options.times)]
 
         for part in options.parts:

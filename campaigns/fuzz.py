@@ -1,11 +1,11 @@
-"""Random input into everything that reads what a person or another program wrote.
+"""Feed random input to everything that reads what a user or another program wrote.
 
     python -m campaigns.fuzz [--cases 100000] [--seed 0]
 
-They take turns: Hydra overrides, values as a config file or `--config` gives them, config files
-as bytes, the slabs of jobs, and tables, shards and records on disk. A case is lost where anything
-but the one error that each may raise comes out, where the message has more than one line, or where
-it takes more than two seconds of the processor. One that does not end is shown, and ends the rest.
+The readers take turns: Hydra overrides, values of a config file or `--config`, config files as
+bytes, the slabs of jobs, and tables, shards and records on disk. A case is lost if a reader raises
+anything but its one kind of error, if the message has more than one line, or if it takes more than
+two seconds of CPU time. A case that does not end is shown, and stops the campaign.
 """
 
 import faulthandler
@@ -45,7 +45,7 @@ SIGNS = "=:,.+~-[]{}()'\"\\$@/|;&<>*?! \t#%^`"
 
 
 def words(rng: random.Random) -> str:
-    """A string that is nearly an override."""
+    """Return a string that is nearly an override."""
     parts = []
     for _ in range(rng.randint(1, 8)):
         kind = rng.random()
@@ -59,14 +59,14 @@ def words(rng: random.Random) -> str:
 
 
 def override(rng: random.Random) -> str:
-    """An override with a key that exists, most of the time."""
+    """Return an override, usually with a key that exists."""
     if rng.random() < 0.3:
         return words(rng)
     return f"{rng.choice(WORDS)}={words(rng)}"
 
 
 def value(rng: random.Random, depth: int = 2) -> Any:
-    """A value as YAML may give it."""
+    """Return a value that YAML may give."""
     kind = rng.random()
     if depth and kind < 0.15:
         return [value(rng, depth - 1) for _ in range(rng.randint(0, 3))]
@@ -79,19 +79,19 @@ def value(rng: random.Random, depth: int = 2) -> Any:
 
 
 def of_overrides(rng: random.Random, folder: Path) -> None:
-    """Check overrides as both commands do."""
+    """Check overrides like both commands."""
     lines = [override(rng) for _ in range(rng.randint(1, 3))]
     overrides.check_overrides(lines, sweep=rng.random() < 0.5)
 
 
 def of_values(rng: random.Random, folder: Path) -> None:
-    """Resolve a configuration of which some keys are random."""
+    """Resolve a configuration in which some keys are random."""
     given = {rng.choice(WORDS): value(rng) for _ in range(rng.randint(1, 3))}
     resolve.resolve({**BASE, **given})
 
 
 def of_command(rng: random.Random, folder: Path) -> None:
-    """The whole way of `--config`, Hydra's grammar in it."""
+    """Compose everything that `--config` may give, including Hydra's grammar."""
     given = {rng.choice(WORDS): value(rng) for _ in range(rng.randint(0, 2))}
     targets.compose(given | {"hydra": words(rng)}, (), ["--config", words(rng)])
 
@@ -104,11 +104,11 @@ YAML = (
     *("on", "yes", "No", "TRUE", "=", "9" * 5000, "1e9999", "\ufeff", "\0", "\x85", "\u2028"),
     *("__use_yte__: true\n", "?import os\n", "%YAML 1.1\n", '"\\x00"', '"\\ud800"', "'"),
 )
-"""What YAML gives a meaning to."""
+"""Text with a meaning in YAML."""
 
 
 def document(rng: random.Random) -> bytes:
-    """A text that is nearly a config file."""
+    """Return a text that is nearly a config file."""
     parts = []
     for _ in range(rng.randint(1, 12)):
         kind = rng.random()
@@ -121,7 +121,7 @@ def document(rng: random.Random) -> bytes:
         elif kind < 0.73:
             parts.append(rng.choice("[{-?") * rng.choice((1, 40, 60, 3000)))
         elif kind < 0.76:
-            # Each stands for many of the one before.
+            # Each expands to many of the one before.
             wide = rng.randint(1, 12)
             parts += [f"\n- &x{n + 1} [{', '.join([f'*x{n}'] * wide)}]" for n in range(12)]
         else:
@@ -132,7 +132,7 @@ def document(rng: random.Random) -> bytes:
 
 
 def changed(rng: random.Random, whole: bytes) -> bytes:
-    """A file with some bytes changed."""
+    """Return a file's content with some bytes changed."""
     content = bytearray(whole)
     for _ in range(rng.randint(1, 20)):
         if not content:
@@ -149,7 +149,7 @@ def changed(rng: random.Random, whole: bytes) -> bytes:
 
 
 def of_files(rng: random.Random, folder: Path) -> None:
-    """Read a config file, a made one or a whole one with some of it changed."""
+    """Read a config file, a random one or a whole one with some bytes changed."""
     path = folder / "my.yaml"
     path.write_bytes(document(rng) if rng.random() < 0.7 else changed(rng, CONFIG))
     if rng.random() < 0.7:
@@ -159,7 +159,7 @@ def of_files(rng: random.Random, folder: Path) -> None:
 
 
 def of_slabs(rng: random.Random, folder: Path) -> None:
-    """Read what a job is to measure."""
+    """Read the slab of a job."""
     content = changed(rng, json.dumps(SLAB).encode()).decode(errors="replace")
     given = content if rng.random() < 0.6 else json.dumps(value(rng), default=str)
     found = errors.read_json(given, "a slab")
@@ -169,14 +169,14 @@ def of_slabs(rng: random.Random, folder: Path) -> None:
 
 
 def of_records(rng: random.Random, folder: Path) -> None:
-    """Read what a report is made of beside its tables."""
+    """Read the records that a report needs, as well as its tables."""
     path = folder / "record"
     path.write_bytes(changed(rng, json.dumps({"a": [1, {"b": None}]}).encode()))
     tables.read_record(path)
 
 
 def of_rows(rng: random.Random, folder: Path) -> None:
-    """Read a table as the report does."""
+    """Read a table like the report."""
     path = folder / "rows.csv"
     path.write_bytes(changed(rng, SHARD))
     dictionary.read_rows(path, COLUMNS[:2])
@@ -208,13 +208,13 @@ READERS: dict[str, tuple[Callable[[random.Random, Path], None], int]] = {
     "rows": (of_rows, 5),
     "tables": (of_tables, 12),
 }
-"""What reads, and how often of a hundred cases: the whole command costs a tenth of a second."""
+"""The readers, and their weights: a whole command costs a tenth of a second."""
 
 MAY_RAISE = errors.MistakeError
 
 
 def run(reader: str, seed: int, folder: Path) -> str:
-    """One case; the reason where it is lost."""
+    """Run one case; return the reason if it is lost."""
     rng = random.Random(f"{reader} {seed}")
     start = time.process_time()
     try:
@@ -251,7 +251,7 @@ def main() -> None:
 
 
 def base() -> dict[str, Any]:
-    """The smoke configuration as Hydra composes it."""
+    """Return the smoke configuration as Hydra composes it."""
     from hydra import compose, initialize_config_dir
     from omegaconf import OmegaConf
 
@@ -268,7 +268,7 @@ SLAB: dict[str, Any] = {
 
 
 def shard() -> bytes:
-    """A small shard of `scaling`, whole."""
+    """Return a small, whole shard of `scaling`."""
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "shard.csv"
         shard_files.write_sealed(path, SLAB, cells.rows(scaling.cells(SLAB), COLUMNS), COLUMNS)

@@ -2,10 +2,10 @@
 
     python -m campaigns.long [--seeds 2000]
 
-A sweep of 50 cells for each seed, 100,000 unless told otherwise, in shards of 100 seeds. Twice a
-second the resident memory of every process of the run is read. It counts as lost if the run does
-not complete, or if the process that leads it holds more when the last shard is measured than
-GROWTH times what it held when a quarter of them was.
+The sweep has 50 cells for each seed, 100,000 by default, in shards of 100 seeds. Twice a second the
+resident memory of every process of the run is read. It counts as lost if the run does not complete,
+or if the memory of the main process when the last shard is measured is more than GROWTH times that
+when a quarter of the shards was.
 """
 
 import sys
@@ -19,11 +19,11 @@ from campaigns import crash
 from sqrtdk.workflow import parser as workflow_parser
 
 GROWTH = 1.1
-"""Memory is got in large pieces, and what is free of them is not given back at once."""
+"""Allowed growth: memory is allocated in large pieces, which are not released at once."""
 
 
 def kind(process: psutil.Process) -> str:
-    """What a process of the run does: the module that it runs."""
+    """Return what a process of the run does: the module that it runs."""
     words = process.cmdline()
     if "-m" in words:
         return words[words.index("-m") + 1]
@@ -31,7 +31,7 @@ def kind(process: psutil.Process) -> str:
 
 
 def main() -> None:
-    """Run the sweep and print what each kind of process took; exit 1 if it is too much."""
+    """Run the sweep and print the memory of each kind of process; exit 1 if it is too much."""
     parser = workflow_parser.Parser(description=__doc__)
     parser.add_argument("--seeds", type=workflow_parser.whole, default=2000)
     options = parser.parse_args()

@@ -1,11 +1,11 @@
-"""Give the project's commands wrong, and see that each is answered by one line and changes nothing.
+"""Run wrong commands, and check that each prints one line and changes nothing.
 
     python -m campaigns.mistakes [--every 1] [--only WORD] [--workers 2]
 
-Each mistake is a real command line, in a folder that has a small finished run. It counts as lost
-unless the command ends by itself with an exit code that is not 0 (for `python -m sqrtdk.run`: 2),
-says one line and nothing else, the line begins with `sqrtdk: ` and has the words that it has to
-have (key, value, what is allowed), and every file in the folder has its bytes.
+Each mistake is a real command line, in a folder with a small finished run. It counts as lost unless
+the command ends by itself with an exit code that is not 0 (for `python -m sqrtdk.run`: 2), prints
+exactly one line, the line begins with `sqrtdk: ` and contains the required words (key, value, what
+is allowed), and every file in the folder keeps its bytes.
 """
 
 import hashlib
@@ -29,15 +29,15 @@ from sqrtdk.workflow import parser as workflow_parser
 ROOT = Path(__file__).resolve().parents[1]
 
 BEFORE = ("Using workflow specific profile", "Building DAG of jobs")
-"""What Snakemake says of itself before it reads anything."""
+"""Lines that Snakemake prints before it reads anything."""
 
 RUN, PIPELINE = "sqrtdk.run", "snakemake"
 
 
 class Mistake(NamedTuple):
-    """A module that is run, its arguments, and the words that the answer has to have.
+    """A module, its arguments, and the words that its message must contain.
 
-    Where the answer is not the project's `own` it may have more lines, and tracebacks.
+    If the message is not the project's `own`, it may have more lines, and tracebacks.
     """
 
     module: str
@@ -46,7 +46,7 @@ class Mistake(NamedTuple):
     own: bool = True
 
 
-# A value as it is typed, and what the answer shows of it.
+# A value as it is typed, and the part of it that the message shows.
 STRANGE = {
     "nan": "nan", "inf": "inf", "-inf": "-inf", "1e999": "", "9" * 400: "9999", "[]": "[]",
     "[[]]": "[]", "{}": "{}", "é": "é", "''": "", '""': "", "'a b'": "a b", "a\nb": "a",
@@ -64,12 +64,12 @@ NOT_OF = {
     "choice": {"0", "float 64"},
     "name": {"onn", "gausian"},
 }
-"""Of each kind a few that are nearly right."""
+"""For each kind a few values that are nearly right."""
 FINE = {"number": {"2.5"}}
 
 
 def keys() -> dict[str, Key]:
-    """Every key, by `experiment key` of the first experiment that has it and is no example."""
+    """Return every key, as `experiment key` of the first experiment that has it; no examples."""
     found: dict[str, tuple[str, Key]] = {}
     for name, module in EXPERIMENTS.items():
         for key in module.keys if name not in EXAMPLES else ():
@@ -78,14 +78,14 @@ def keys() -> dict[str, Key]:
 
 
 def of_keys() -> Iterator[Mistake]:
-    """Every key with strange values: half of them by hand, a quarter through the pipeline."""
+    """Yield every key with strange values: half of them by hand, a quarter through the pipeline."""
     for place, (where, key) in enumerate(keys().items()):
         experiment, name = where.split()
         values = STRANGE | {value: value for value in NOT_OF[key.kind]}
         for number, (value, shown) in enumerate(values.items()):
             if value in FINE.get(key.kind, ()):
                 continue
-            # Of a word that is an experiment as well, a mapping is the experiment's.
+            # If the key is also an experiment, a mapping is for the experiment.
             if value == "{}" and name in EXPERIMENTS:
                 continue
             given = (f"experiments={experiment}", f"{name}={value}")
@@ -128,7 +128,7 @@ RUN_KEYS = {
 
 
 def of_the_run() -> Iterator[Mistake]:
-    """Keys of the whole run, with values as `--config` takes them."""
+    """Yield keys of the whole run, with values that `--config` takes."""
     for key, values in RUN_KEYS.items():
         for value in values:
             yaml = value.replace(":", ": ") if value.startswith("{") else value
@@ -139,7 +139,7 @@ def of_the_run() -> Iterator[Mistake]:
 
 
 def of_names() -> Iterator[Mistake]:
-    """Keys that are none, or stand where they do not belong."""
+    """Yield unknown keys, and keys in the wrong place."""
     near = {"d_kk": "d_k", "D_K": "d_k", "scalin": "scaling", "seedz": "seed",
     "experimnts": "experim",
             "nme": "name", "shard_seds": "shard_seeds", "scale_rule": "scale_rules"}  # fmt: skip
@@ -222,11 +222,11 @@ FILES: dict[str, bytes] = {
     "nan.json": b'{"d_k": NaN}', "digits.json": b'{"d_k": ' + b"9" * 5000 + b"}",
     "entry.yaml": b"scale_rules: {on: &a {rule: power, exponent: *a}}\n",
 }  # fmt: skip
-"""Configuration files that are wrong. `empty.yaml` is none to Snakemake, as it should be."""
+"""Wrong configuration files. Snakemake rejects `empty.yaml` itself, as it should."""
 
 
 def of_files() -> Iterator[Mistake]:
-    """Configuration files."""
+    """Yield wrong configuration files."""
     for name in FILES:
         yield Mistake(PIPELINE, ("--configfile", f"files/{name}"))
     for path in ("missing.yaml", ".", "files", "/nowhere/x.yaml", "results/mine/report.html"):
@@ -234,7 +234,7 @@ def of_files() -> Iterator[Mistake]:
 
 
 def of_targets() -> Iterator[Mistake]:
-    """What is asked of Snakemake."""
+    """Yield wrong targets and options of Snakemake."""
     for target in (
         "scalng", "Scaling", "results/shards/scaling/x.csv", "results/mine/nothing.csv", "../x",
         "é",
@@ -242,7 +242,7 @@ def of_targets() -> Iterator[Mistake]:
         "$(touch X)", "results/../../x", "measure", "results/other/report.html", "/etc/passwd",
     ):  # fmt: skip
         yield Mistake(PIPELINE, (target,), (target,))
-    # Snakemake answers these before it has read anything of the project.
+    # Snakemake reports these before it reads anything of the project.
     for options in (
         ("--profile", "nowhere"), ("--executor", "nothing"), ("--set-threads", "x"),
         ("--resources", "x"), ("--default-resources", "x"), ("--logger", "nothing"),
@@ -254,7 +254,7 @@ def of_targets() -> Iterator[Mistake]:
 
 
 def mains() -> list[str]:
-    """The modules that are commands, but for the two programs."""
+    """Return the modules that are commands, except the two programs."""
     paths = [p for p in (ROOT / "src/sqrtdk").rglob("*.py") if "__main__" in p.read_text("utf-8")]
     names = [str(p.relative_to(ROOT / "src").with_suffix("")).replace("/", ".") for p in paths]
     return sorted(
@@ -264,7 +264,7 @@ def mains() -> list[str]:
 
 
 def of_modules() -> Iterator[Mistake]:
-    """The commands of the rules, given by hand."""
+    """Yield the commands of the rules, run by hand."""
     config = "results/mine/config.yaml"
     for module in mains():
         yield Mistake(module, ())
@@ -312,11 +312,11 @@ REST = {
     "sqrtdk.jobs.summarize": ("scaling", f"{S}/runs.csv", f"{S}/exact.csv", "x.csv"),
     "sqrtdk.jobs.derive": ("scaling/tails", "x.csv"),
 }
-"""What follows the configuration on the command line of each module that reads one."""
+"""Arguments after the configuration, for each module that reads one."""
 
 
 def of_others() -> Iterator[Mistake]:
-    """The benchmarks and the campaigns."""
+    """Yield commands of the benchmarks and the campaigns."""
     for module, given in (
         ("benchmarks.measure", ()), ("benchmarks.measure", ("nonsense",)),
         ("benchmarks.measure", ("nonsense", "x.csv")), ("benchmarks.measure", ("starts", "x", "y")),
@@ -338,13 +338,13 @@ def of_others() -> Iterator[Mistake]:
 
 
 def table() -> list[Mistake]:
-    """Every mistake once."""
+    """Return every mistake once."""
     parts = (of_keys, of_the_run, of_names, of_files, of_targets, of_modules, of_others)
     return list(dict.fromkeys(one for part in parts for one in part()))
 
 
 def command(mistake: Mistake, folder: Path) -> list[str]:
-    """The whole command line."""
+    """Return the whole command line."""
     if mistake.module != PIPELINE:
         return [sys.executable, "-m", mistake.module, *mistake.arguments]
     at = ("--snakefile", str(ROOT / "Snakefile"), "--directory", str(folder))
@@ -352,7 +352,7 @@ def command(mistake: Mistake, folder: Path) -> list[str]:
 
 
 def contents(folder: Path) -> dict[str, str]:
-    """The digest of every file, Snakemake's own records aside."""
+    """Return the digest of every file, except Snakemake's own records."""
     return {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(folder.rglob("*"))
@@ -361,7 +361,7 @@ def contents(folder: Path) -> dict[str, str]:
 
 
 def answer(mistake: Mistake, folder: Path) -> tuple[str, str]:
-    """Give a command: the line that it answered, and why it is lost where it is."""
+    """Run a command; return the line that it printed, and the reason if it is lost."""
     process = subprocess.Popen(
         command(mistake, folder), cwd=folder, start_new_session=True, text=True, errors="replace",
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -380,7 +380,7 @@ def answer(mistake: Mistake, folder: Path) -> tuple[str, str]:
         return line, f"exit code {process.returncode}"
     if not mistake.own:
         return line, ""
-    # Of a sweep the cells before the mistake were measured and printed.
+    # A sweep prints the cells before the mistake.
     if (out.strip() and "--multirun" not in mistake.arguments) or len(lines) != 1:
         return line, f"says more than one line: {out[-1000:]}{said[-1500:]}"
     if not line.startswith("sqrtdk: "):
@@ -392,9 +392,9 @@ def answer(mistake: Mistake, folder: Path) -> tuple[str, str]:
 
 
 def prepare(folder: Path) -> None:
-    """A small finished run, and files that are wrong."""
+    """Make a small finished run, and files that are wrong."""
     small = ("--config", "name=mine", "grid=smoke", "experiments=[scaling,training]")
-    # Its report as well, so that there is everything to be spoilt.
+    # With its report, so that every kind of file is there.
     done = subprocess.run(
         command(Mistake(PIPELINE, small), folder), cwd=folder, capture_output=True, check=False
     )
@@ -414,10 +414,10 @@ def prepare(folder: Path) -> None:
 
 
 def main() -> None:
-    """Give every command; exit 1 if any is lost."""
+    """Run every command; exit 1 if any is lost."""
     parser = workflow_parser.Parser(description=__doc__)
-    parser.add_argument("--every", type=workflow_parser.whole, default=1, help="one of so many")
-    parser.add_argument("--only", default="", help="a word that the command has")
+    parser.add_argument("--every", type=workflow_parser.whole, default=1, help="every nth mistake")
+    parser.add_argument("--only", default="", help="a word that the command contains")
     parser.add_argument("--workers", type=workflow_parser.whole, default=2)
     options = parser.parse_args()
     chosen = [one for one in table() if options.only in " ".join([one.module, *one.arguments])]

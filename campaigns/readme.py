@@ -1,9 +1,9 @@
-"""Run every command that the README shows, for real, on the smoke grid.
+"""Run every command that the README shows, on the smoke grid.
 
     python -m campaigns.readme
 
-Commands of run.py get `grid=smoke` and results in a scratch folder, which they share, as a user's
-would. A command is lost if its exit code is not 0 or if the report or table that it makes is not
+Commands of run.py get `grid=smoke` and share the results of a scratch folder, like those of a user.
+A command is lost if its exit code is not 0, or if its report or table is not
 there.
 """
 
@@ -22,11 +22,11 @@ PIPELINE = ["python3", "run.py"]
 BY_HAND = ["uv", "run", "python", "-m", "sqrtdk.run"]
 
 MY_YAML = "d_k: [16, 64]\nname: from_file\n"
-"""What a user's own configuration may contain; the README names the file alone."""
+"""An example of a user's configuration; the README only names the file."""
 
 
 def shown() -> list[list[str]]:
-    """Return the README's commands as words, without the one that starts these tests."""
+    """Return the README's commands as words, except the one that starts these tests."""
     text = (ROOT / "README.md").read_text(encoding="utf-8").replace("\\\n", " ")
     lines = [line.strip() for line in text.splitlines() if line.startswith("    ")]
     starts = tuple(shlex.join(start) for start in (PIPELINE, BY_HAND))
@@ -35,7 +35,7 @@ def shown() -> list[list[str]]:
 
 
 def on_the_smoke_grid(words: list[str], folder: Path) -> list[str]:
-    """Return a shown command as it is run here, with its results in `folder`."""
+    """Return a README command adapted to the smoke grid, with its results in `folder`."""
     if words[: len(BY_HAND)] == BY_HAND:
         return [sys.executable, "-m", *words[len(BY_HAND) - 1 :]]
     arguments = words[len(PIPELINE) :]
@@ -46,7 +46,7 @@ def on_the_smoke_grid(words: list[str], folder: Path) -> list[str]:
 
 
 def missing(words: list[str], folder: Path) -> str:
-    """Return the file that a command should have made and has not, or nothing."""
+    """Return the file that a command should have written but did not, or nothing."""
     if words[: len(BY_HAND)] == BY_HAND:
         made = [word.removeprefix("out=") for word in words if word.startswith("out=")]
     else:

@@ -1,12 +1,12 @@
-"""Start two runs in one folder, and dry runs beside them, and see that they are safe.
+"""Start two runs in one folder, and dry runs at the same time, and check that they are safe.
 
     python -m campaigns.together [--times 20] [--seed 0] [--no-locks]
 
-The second run starts at a random moment of the first. One of the two has to complete; the other
-one either comes late enough to find everything done, or is refused with one line. Then the first
-is killed (kill -9) in the middle, and a second one must go on at once. A dry run must work at any
-time. It counts as lost nothing if all of that holds and the tables are those of an undisturbed
-run. With --no-locks the file system has no flock, as some network ones.
+The second run starts at a random moment of the first. One of the two must complete. The other one
+either comes late enough to find everything done, or is refused with one line. Then the first is
+killed (kill -9) in the middle, and a second one must resume at once. A dry run must work at any
+time. Nothing is lost if all of that holds and the tables are those of an undisturbed run. With
+--no-locks the file system has no flock, like some network file systems.
 """
 
 import os
@@ -26,7 +26,7 @@ REFUSED = "sqrtdk: another run is at work in results/"
 
 
 def dry_runs(folder: Path, stop: threading.Event, failed: list[str]) -> None:
-    """Give dry runs one after another until told to stop."""
+    """Start dry runs one after another until stopped."""
     while not stop.is_set():
         dry = subprocess.run(
             [*crash.command(folder, crash.SMALL), "--dry-run"],
@@ -37,7 +37,7 @@ def dry_runs(folder: Path, stop: threading.Event, failed: list[str]) -> None:
 
 
 def two(folder: Path, delay: float, **variables: str) -> tuple[str, list[str]]:
-    """Two runs, the second one later: what came of it, and what is wrong with that."""
+    """Start two runs, the second one later; return the outcome, and what is wrong with it."""
     stop, failed = threading.Event(), list[str]()
     beside = threading.Thread(target=dry_runs, args=(folder, stop, failed))
     beside.start()
@@ -58,7 +58,7 @@ def two(folder: Path, delay: float, **variables: str) -> tuple[str, list[str]]:
 
 
 def after_a_kill(folder: Path, delay: float, **variables: str) -> list[str]:
-    """A run that is killed after its first shards, and another one at once: what is wrong."""
+    """Kill a run after its first shards and start another one at once; return what is wrong."""
     process = crash.start(folder, crash.SMALL, **variables)
     while not crash.whole(folder) and process.poll() is None:
         time.sleep(0.05)

@@ -3,7 +3,7 @@
     python -m campaigns.verdicts [--repeats 200] [--population 400]
 
 First each rule alone, with the truth exactly at its line, where it errs most. Then whole ledgers:
-many seeds are measured once and taken for the truth, and runs of 5 to 80 seeds are drawn from them
+many seeds are measured once and taken as the truth, and runs of 5 to 80 seeds are drawn from them
 with replacement. A verdict may be open in a small run. It must not be decided against the truth.
 """
 
@@ -36,7 +36,7 @@ SIZES = (5, 10, 20, 40, 80)
 """Seeds of a resampled run."""
 
 LAWS = {"normal": 0.0, "skewed": 1.0}
-"""Distributions of a metric over seeds, by the sigma of their logarithm; 0 is a normal one."""
+"""Distributions of a metric over seeds, with the sigma of their logarithm; 0 means normal."""
 
 METRICS = (
     *("logit_std", "entropy_nats", "entropy_normalized", "effective_keys", "max_weight"),
@@ -44,7 +44,7 @@ METRICS = (
     *("grad_q_rms", "grad_k_rms", "grad_v_rms"),
     *("match_weight", "weight_sum_error", "output_excess"),
 )
-"""What the simulated claims are judged by."""
+"""Metrics that the simulated claims are judged by."""
 
 GRID: dict[str, Any] = {
     "grid": "smoke",
@@ -65,13 +65,13 @@ GRID: dict[str, Any] = {
 # Each rule at its line
 
 Decide = Callable[[np.random.Generator, int, float], bool | None]
-"""Draws one run of so many seeds and decides; the last argument is the skew."""
+"""Draw one run of this many seeds and decide; the last argument is the skew."""
 
 
 def number(stream: np.random.Generator, seeds: int, skew: float, mean: float = 1.0) -> Estimate:
     """Return the estimate from one run of a metric with this mean over seeds."""
     drawn = stream.standard_normal(seeds)
-    # Relative standard deviations as in the default grid.
+    # Relative standard deviations like those in the default grid.
     values = mean * (np.exp(skew * drawn - skew**2 / 2) if skew else 1 + 0.1 * drawn)
     return Estimate(float(values.mean()), *intervals.interval(values))
 
@@ -106,12 +106,12 @@ RULES: Mapping[str, Decide] = {
 
 
 FALSE_RATES = {"range of 13 numbers below 10 %": 0.05, "4 numbers all beyond a level": 0.10}
-"""How often a rule may say False wrongly at its line, where that is not 2.5 %."""
+"""Allowed rate of a wrong False at a rule's line, if it is not 2.5 %."""
 
 
 @dataclass(frozen=True)
 class Rate:
-    """How often one rule says True, and False, at its line."""
+    """The rates at which one rule says True, and False, at its line."""
 
     rule: str
     law: str
@@ -135,7 +135,7 @@ def rates(repeats: int, sizes: Sequence[int] = (3, 5, 20, 80)) -> Iterator[Rate]
 
 @dataclass(frozen=True)
 class Population:
-    """Many seeds of a small grid, which are taken for the truth.
+    """Many seeds of a small grid, which are taken as the truth.
 
     `runs` are the runs.csv of each experiment; `weights` are the rows of cosines.csv before the
     mean over seeds.
@@ -177,7 +177,7 @@ def schema(experiment: str) -> list[Column]:
 
 
 def ledger(of: Population, seeds: int | None, stream: np.random.Generator) -> dict[str, Any]:
-    """Return the ledger of one resampled run by claim; `seeds` of None is the truth itself.
+    """Return the ledger of one resampled run by claim; `seeds` of None returns the truth itself.
 
     All scale rules of a size see the same seeds, as in a real run; sizes draw their own.
     """
@@ -214,7 +214,7 @@ def _exactly(table: pd.DataFrame, *, known: bool) -> pd.DataFrame:
     """Return the table, with intervals of almost no width where the means are the truth."""
     if not known:
         return table
-    # Next to none: a fit weighs points by their intervals.
+    # Almost no width, but not none, because a fit weighs points by their intervals.
     width = 1e-9 * table["mean"].abs()
     return table.assign(ci_low=table["mean"] - width, ci_high=table["mean"] + width)
 
@@ -232,7 +232,7 @@ def contradicts(found: Mapping[str, Any], truth: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True)
 class Tally:
-    """What became of one claim in many resampled runs of one size."""
+    """The outcomes of one claim in many resampled runs of one size."""
 
     claim: str
     truth: str
@@ -243,7 +243,7 @@ class Tally:
 
 
 def tallies(of: Population, repeats: int, sizes: Sequence[int] = SIZES) -> Iterator[Tally]:
-    """Yield, for each claim that the grid decides and each number of seeds, what became of it."""
+    """Yield the outcomes of each claim that the grid decides, for each number of seeds."""
     truth = ledger(of, None, np.random.default_rng(0))
     decided = [name for name, row in truth.items() if row["verdict"] != claims_claim.NOT_MEASURED]
     for seeds in sizes:

@@ -1,6 +1,6 @@
 """Simulate how often the rules of the claims about training give a wrong verdict.
 
-For each rule: runs whose truth is known are drawn, judged by the code that judges a real run, and
+For each rule, runs whose truth is known are drawn, judged by the code that judges a real run, and
 counted. `python -m campaigns.verdicts_trained docs/verdicts-trained.md` writes the table; the same
 command writes the same bytes. Steps to 90 % are log-normal over seeds with a standard deviation of
 0.25 (about a quarter), and accuracies are normal with the standard deviations of measured runs.
@@ -34,11 +34,11 @@ RULES = {"off": {"rule": "constant", "value": 1}, "on": {"rule": "power", "expon
 GRID = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0]
 
 Draw = Callable[[np.random.Generator, int], Reading]
-"""Judge one simulated run of so many seeds."""
+"""Judge one simulated run of this many seeds."""
 
 
 class Case(NamedTuple):
-    """A truth, the verdict that is right about it, and how a run of it is judged."""
+    """A truth, its right verdict, and a function that judges a simulated run."""
 
     claim: str
     truth: str
@@ -63,9 +63,9 @@ def _runs(found: np.ndarray, grid: Sequence[float]) -> rates.Runs:
 
 
 def training(off: Sequence[float], on: Sequence[float]) -> Draw:
-    """Return how `training` is judged, of typical steps at each rate of the grid without its ends.
+    """Return a judge of `training`, given typical steps at each rate of the grid except its ends.
 
-    At the ends no run gets there.
+    At the ends no run reaches 90 %.
     """
     settings = {"steps": BUDGET, "learning_rate": GRID, "scaling": RULES}
     task = {"d_k": 1024, "n_k": 16, "batch_size": 16, "optimizer": "sgd", "loss": "values"}
@@ -83,7 +83,7 @@ def training(off: Sequence[float], on: Sequence[float]) -> Draw:
 
 
 def on_own_seeds(off: Sequence[float], on: Sequence[float]) -> Draw:
-    """Return how `training` was judged before: rates chosen and reported on the same seeds."""
+    """Return the former judge of `training`: rates chosen and reported on the same seeds."""
 
     def draw(rng: np.random.Generator, seeds: int) -> Reading:
         best = []
@@ -102,7 +102,7 @@ def on_own_seeds(off: Sequence[float], on: Sequence[float]) -> Draw:
 
 
 def score_width(additive: float, dot: float) -> Draw:
-    """Return how `score_width` is judged, of the true ratios of steps at d_k = 1024 and 16."""
+    """Return a judge of `score_width`, given the true ratios of steps at d_k = 1024 and 16."""
     grid = [0.003, 0.01, 0.03]
     truth = {"additive": additive, "scaled_dot": 1.0, "dot": dot}
 
@@ -120,7 +120,7 @@ def score_width(additive: float, dot: float) -> Draw:
 
 
 def stability(gap: float) -> Draw:
-    """Return how `stability` is judged, of the true mean gap of the windows in decades.
+    """Return a judge of `stability`, given the true mean gap of the windows in decades.
 
     Windows are whole steps of half a decade, as on a grid of rates 1, 3, 10.
     """
@@ -152,7 +152,7 @@ def _metric(rng: np.random.Generator, seeds: int, mean: float, sd: float) -> dic
 
 
 def capacity(small: tuple[float, float], large: float) -> Draw:
-    """Return how `capacity` is judged: accuracy and gain of a small vector, accuracy of a large."""
+    """Return a judge of `capacity`: accuracy and gain of a small vector, accuracy of a large."""
 
     def draw(rng: np.random.Generator, seeds: int) -> Reading:
         table = []
@@ -173,7 +173,7 @@ def capacity(small: tuple[float, float], large: float) -> Draw:
 
 
 def projections(shared: float, gain: float) -> Draw:
-    """Return how `projections` is judged, of the accuracy of W_q = W_k and what it still gains."""
+    """Return a judge of `projections`, given the accuracy of W_q = W_k and its remaining gain."""
 
     def draw(rng: np.random.Generator, seeds: int) -> Reading:
         table = []

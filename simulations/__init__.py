@@ -1,4 +1,4 @@
-"""Simulations of the statistics: how often intervals cover, what the gate notices.
+"""Simulations of the statistics: the coverage of intervals, and the power of the agreement test.
 
 They are not part of a run. `python -m simulations.coverage` prints the tables of
 docs/statistics.md.

@@ -1,7 +1,7 @@
-"""How often 95 % intervals cover: `python -m simulations.coverage` prints tables as Markdown.
+"""Simulate the coverage of 95 % intervals: `python -m simulations.coverage` prints the tables.
 
-Blocks of seeds are summarized as a run's would be, and the share of blocks whose interval holds
-the true value is counted. The true value is the exact one where theory has it, else that of all
+Blocks of seeds are summarized like those of a run, and the share of blocks whose interval contains
+the true value is counted. The true value is the exact one if theory has it, otherwise that of all
 seeds of the simulation together.
 """
 
@@ -31,7 +31,7 @@ CELLS = ((16, 1), (16, 16), (16, 256), (16, 4096), (64, 16), (64, 4096))
 """n_k and d_k. At 4096 the unscaled softmax is saturated."""
 
 SIMULATED, BLOCKS = 4000, 200
-"""Seeds of each cell, and blocks at most of each number of seeds: of 100 seeds 40."""
+"""Seeds of each cell, and the maximum blocks of each number of seeds (40 of 100 seeds)."""
 
 N_Q = 64
 
@@ -44,7 +44,7 @@ COLUMNS = tuple(
 
 
 class Coverage(NamedTuple):
-    """How often the intervals of one column cover, in one cell and arm."""
+    """The coverage of the intervals of one column, in one cell and scale rule."""
 
     kind: str
     seeds: int
@@ -54,14 +54,14 @@ class Coverage(NamedTuple):
 
 
 def kind_of(column: Column) -> str:
-    """Return which of the estimators a column has."""
+    """Return which estimator a column has."""
     if column.pool != "mean":
         return {"rms": "quadratic mean", "median": "median over seeds"}[column.pool]
     return "counted share" if column.counted else "mean"
 
 
 def truth(column: Column, values: NDArray[np.float64], *, d_k: int, n_k: int, arm: str) -> float:
-    """Return what a column's `mean` estimates."""
+    """Return the value that a column's `mean` estimates."""
     factor = scale_rules.factor(RULES[arm], d_k=d_k, n_k=n_k)
     if factor is None:
         raise ValueError(f"{arm} is not a factor")
@@ -81,7 +81,7 @@ def blocks_of(values: NDArray[np.float64], seeds: int, most: int) -> NDArray[np.
 
 
 def _covers(low: float, high: float, value: float) -> bool:
-    # Rounding: a constant has an interval without width.
+    # Allow for rounding, because the interval of a constant has no width.
     room = 1e-12 * abs(value)
     return low - room <= value <= high + room
 
@@ -89,7 +89,7 @@ def _covers(low: float, high: float, value: float) -> bool:
 def of_cell(
     found: Pool, *, d_k: int, n_k: int, seeds: Iterable[int] = SEEDS, most: int = BLOCKS
 ) -> Iterator[Coverage]:
-    """Yield the coverage of every column of a cell, for both arms and for their ratio."""
+    """Yield the coverage of every column of a cell, for both rules and for their ratio."""
     sizes = {"n_q": N_Q, "n_k": n_k}
     for count, column in itertools.product(seeds, COLUMNS):
         things = [x if isinstance(x, int) else sizes[x] for x in column.counted]
@@ -129,7 +129,7 @@ def _of_ratio(found: Pool, column: Column, count: int, most: int, where: str) ->
             continue
         if not math.isnan(one.low):
             hits.append(_covers(one.low, one.high, value))
-    # A share that is 0 in most blocks has a ratio in few of them.
+    # A share that is 0 in most blocks has a ratio in few blocks only.
     if len(hits) > most / 4:
         kind = f"ratio of scale rules, {kind_of(column)}"
         yield Coverage(kind, count, len(hits), float(np.mean(hits)), f"{column.name}, {where}")
@@ -148,7 +148,7 @@ def of_curves(
             part = slice(block * count, (block + 1) * count)
             for name, curve, level, value in _curves(pools, part, n_k):
                 found = relative_range(curve) if level is None else crossing(curve, level)
-                # Where a curve does not cross inside the grid there is nothing to cover.
+                # A curve that does not cross inside the grid has nothing to cover.
                 if found is not None:
                     hits.setdefault(name, []).append(_covers(found.low, found.high, value))
         for name, some in hits.items():
@@ -210,7 +210,7 @@ def table(found: Iterable[Coverage]) -> str:
 
 
 def noticed(pools: dict[tuple[int, int], Pool], metric: str) -> float:
-    """Return the smallest relative error of one metric, everywhere, that the gate refuses."""
+    """Return the smallest relative error in one metric that fails the agreement test."""
     rows = []
     for (n_k, d_k), found in pools.items():
         for arm, column in itertools.product(RULES, COLUMNS):
@@ -241,7 +241,7 @@ def noticed(pools: dict[tuple[int, int], Pool], metric: str) -> float:
 
 
 def main() -> None:
-    """Print the tables."""
+    """Print the tables of docs/statistics.md."""
     found: list[Coverage] = []
     for n_k, d_k in CELLS:
         found += of_cell(pool(SIMULATED, d_k=d_k, n_k=n_k), d_k=d_k, n_k=n_k)

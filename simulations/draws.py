@@ -1,10 +1,10 @@
-"""Many cells of `scaling` at small cost: the exact law of a cell, whatever its d_k.
+"""Draw many cells of `scaling` at small cost: the exact law of a cell, for any d_k.
 
-A cell's metrics depend on q and k by q kᵀ and by the Gram matrices of q and of k alone. Rotate so
-that the keys span the first n_k axes: then k is a lower triangular matrix with independent entries
-(Bartlett 1933), normal below the diagonal and chi on it. The queries' first n_k entries are
+A cell's metrics depend on q and k only through q kᵀ and the Gram matrices of q and of k. Rotate so
+that the keys span the first n_k axes. Then k is a lower triangular matrix with independent entries
+(Bartlett 1933), normal below the diagonal and chi on it. The first n_k entries of the queries are
 normal, and the rest of their Gram matrix is that of another triangular matrix. So n_k + n_q
-entries do for any d_k, and nothing is approximated.
+entries are enough for any d_k, and nothing is approximated.
 """
 
 import numpy as np
@@ -18,7 +18,7 @@ from sqrtdk.experiments.scaling import measure as scaling
 RULES = {"off": {"rule": "constant", "value": 1}, "on": {"rule": "power", "exponent": 0.5}}
 
 BATCH = 64
-"""Cells computed at a time."""
+"""Number of cells that are computed together."""
 
 Pool = dict[str, dict[str, NDArray[np.float64]]]
 """Every metric of many seeds, by scale rule and column."""
@@ -46,9 +46,9 @@ def draw(rng: np.random.Generator, cells: int, *, d_k: int, n_k: int, n_q: int, 
 
 
 def pool(seeds: int, *, d_k: int, n_k: int, n_q: int = 64, d_v: int = 64) -> Pool:
-    """Return the metrics of independent seeds of one size, both arms of scaling on the same draw.
+    """Return the metrics of independent seeds of one size, with both scale rules on the same draw.
 
-    The numbers depend on the arguments alone.
+    The numbers depend on the arguments only.
     """
     rng = np.random.default_rng([d_k, n_k, n_q, d_v])
     core = Kernel()

@@ -1,4 +1,4 @@
-"""Shared by several test modules: Snakemake as a user runs it, and a finished smoke run."""
+"""Shared fixtures and helpers: Snakemake as a user runs it, and a finished smoke run."""
 
 import fcntl
 import json
@@ -19,24 +19,24 @@ from hypothesis import HealthCheck, settings
 import sqrtdk
 from sqrtdk.system import threads
 
-# Before a test module imports NumPy: results depend on it, as those of jobs do.
+# Before a test module imports NumPy: results depend on the threads, like those of jobs.
 threads.use_one()
 
 ROOT = Path(sqrtdk.__file__).resolve().parents[2]
 
-# Processes that tests start run this folder's code too, whatever is installed.
+# Processes that tests start also run this folder's code, whatever is installed.
 os.environ["PYTHONPATH"] = str(ROOT / "src")
 
 Run = subprocess.CompletedProcess[str]
 
 HANG = 1800
-"""Seconds after which a process is taken to hang.
+"""Seconds after which a process counts as hanging.
 
-No test waits for a time: each waits for what it expects to happen, or for the process's end. So a
-loaded machine makes the tests slow and never wrong.
+No test waits for a fixed time: each waits for an event, or for the end of the process. So a loaded
+machine makes the tests slow but never wrong.
 """
 
-# For the same reason no example and no draw of one has a time limit.
+# For the same reason no Hypothesis example has a time limit.
 settings.register_profile("any_load", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any_load")
 
@@ -44,7 +44,7 @@ SMOKE = ("--config", "grid=smoke", "name=smoke")
 
 
 def environment() -> dict[str, str]:
-    """This process's environment, with bytecode: without it every job compiles its imports."""
+    """Return this process's environment, with bytecode, so that jobs need not compile imports."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
@@ -60,8 +60,8 @@ def by_hand(folder: Path, *arguments: str) -> Run:
     return warm.run(folder, "sqrtdk.run", *arguments, environment=environment(), limit=HANG)
 
 
-def process(folder: Path, module: str, *arguments: str) -> Run:
-    """Run `python -m MODULE` in `folder`, as a process of its own from the start."""
+def process(folder: Path, module: str, *arguments: str, **variables: str) -> Run:
+    """Run `python -m MODULE` in `folder`, in its own process."""
     return subprocess.run(
         [sys.executable, "-m", module, *arguments],
         cwd=folder,
@@ -88,7 +88,7 @@ def in_process(
         except SystemExit as ended:
             code = ended.code
         out, err = capsys.readouterr()
-        # A text is printed and stands for 1, as the interpreter has it.
+        # Like the interpreter, print a text and use exit code 1.
         if isinstance(code, str):
             return Run(words, 1, out, f"{err}{code}\n")
         return Run(words, code if isinstance(code, int) else 0, out, err)
@@ -162,7 +162,7 @@ def snapshot() -> Callable[[Path], dict[str, bytes]]:
 
 @pytest.fixture(scope="session")
 def composed() -> dict[str, Any]:
-    """The smoke configuration as Hydra composes it."""
+    """Return the smoke configuration as Hydra composes it."""
     from hydra import compose, initialize_config_dir
     from omegaconf import OmegaConf
 

@@ -1,4 +1,4 @@
-"""A whole run of the pipeline in this process: the commands that Snakemake lists, one by one."""
+"""Run the whole pipeline in this process: the commands that Snakemake lists, one by one."""
 
 import os
 import re
@@ -43,7 +43,7 @@ def within(folder: Path, argv: list[str]) -> Iterator[None]:
 
 
 def run_module(module: str) -> None:
-    """Run a module as `python -m` does, but without a new process."""
+    """Run a module like `python -m`, but without a new process."""
     file = (ROOT / "src").joinpath(*module.split(".")).with_suffix(".py")
     runpy.run_path(
         str(file if file.exists() else file.with_suffix("") / "__main__.py"), run_name="__main__"

@@ -1,4 +1,4 @@
-"""Tables of a tiny run of `training`, made by the code itself and without the workflow."""
+"""Tables of a tiny run of `training`, computed by the code itself without the workflow."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -23,7 +23,7 @@ TINY = {"d_k": "[16,64]", "steps": "20", "learning_rate": "[0.01,0.1]", "seeds":
 
 
 def settings(*overrides: str) -> dict[str, Any]:
-    """Those of the tiny grid, or of another as the command line would say it."""
+    """Return the settings of the tiny grid, or of another grid given by overrides."""
     given = TINY | dict(override.split("=", 1) for override in overrides)
     words = [f"{key}={value}" for key, value in given.items()]
     run = compose.compose(["grid=smoke", "experiments=training", *words], {})
@@ -35,7 +35,7 @@ def frame(rows: Any, name: str) -> pd.DataFrame:
 
 
 def runs_of(found: Mapping[str, Any]) -> pd.DataFrame:
-    """The runs.csv of settings with seeds from 0 on."""
+    """Return the runs.csv of settings with seeds from 0 on."""
     rows = []
     for slab in planning.slabs(found, training.WITHIN):
         seeds = {"seeds": [0, len(found["seed"])]}
@@ -45,7 +45,7 @@ def runs_of(found: Mapping[str, Any]) -> pd.DataFrame:
 
 @cache
 def tables(*overrides: str) -> dict[str, pd.DataFrame]:
-    """All tables of a tiny grid. Read them, never change them."""
+    """Return all tables of a tiny grid. Read them, never change them."""
     found = settings(*overrides)
     runs = runs_of(found)
     best = frame(rates.rows(found, runs), "rates")

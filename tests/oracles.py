@@ -1,6 +1,6 @@
-"""Independent answers and small helpers that several test files compare with.
+"""Independent reference implementations and small helpers for several test files.
 
-Every dimension is its own prime, so that a transposed or mixed-up axis cannot pass.
+Every dimension is a different prime, so that a transposed or mixed-up axis cannot pass.
 """
 
 from collections.abc import Callable
@@ -23,23 +23,23 @@ def normal(*shape: int, seed: int = 0, dtype: type = np.float64) -> np.ndarray:
 
 
 def random_mask(*shape: int, seed: int = 0) -> np.ndarray:
-    """About half of the keys, at least one per query."""
+    """Return a mask that shows about half of the keys, at least one per query."""
     mask = np.random.default_rng([seed, *shape]).random(shape) < 0.5
     mask[..., 3] = True
     return mask
 
 
 def mask_with_a_blind_query(*shape: int) -> np.ndarray:
-    """Like `random_mask`, but the second query sees no key."""
+    """Return a mask like `random_mask` in which the second query sees no key."""
     mask = random_mask(*shape)
     mask[..., 1, :] = False
     return mask
 
 
 def logit_rows(dtype: type = np.float64) -> st.SearchStrategy[np.ndarray]:
-    """Logits up to 1e4 of 1 to 5 queries and 1 to 7 keys.
+    """Generate logits up to 1e4 of 1 to 5 queries and 1 to 7 keys.
 
-    All are multiples of 1/8, so differences and shifts by integers are exact, also in float32.
+    All are multiples of 1/8, so differences and shifts by integers are exact, even in float32.
     """
     shapes = st.tuples(st.integers(1, N_Q), st.integers(1, N_K))
     eighths = st.integers(-80_000, 80_000).map(lambda i: i / 8)
@@ -70,19 +70,19 @@ def assert_is_gradient(
 
 
 def exact_weights(row: np.ndarray) -> list[mpmath.mpf]:
-    """Softmax of one row at the working precision of mpmath."""
+    """Compute the softmax of one row at the working precision of mpmath."""
     e = [mpmath.exp(mpmath.mpf(float(logit))) for logit in row]
     total = mpmath.fsum(e)
     return [x / total for x in e]
 
 
 def digits_for(row: np.ndarray) -> int:
-    """Digits that survive 1 - max p and its square, taken literally, with 40 to spare."""
+    """Return enough digits to compute 1 - max p and its square literally, with 40 to spare."""
     return 40 + int(2 * np.ptp(row.astype(np.float64)) / np.log(10))
 
 
 def exact_row_metrics(row: np.ndarray) -> dict[str, mpmath.mpf]:
-    """The definitions of `RowMetrics`, literally, with enough digits to survive cancellation."""
+    """Compute `RowMetrics` literally from the definitions, with enough digits for cancellation."""
     with mpmath.workdps(digits_for(row)):
         p = exact_weights(row)
         entropy = -mpmath.fsum(x * mpmath.log(x) for x in p)

@@ -1,4 +1,4 @@
-"""What people type: the same mistake gets the same answer by hand and in the pipeline."""
+"""Commands as users type them: a mistake gives the same message by hand and in the pipeline."""
 
 import csv
 import os
@@ -61,7 +61,7 @@ def refused(*words: str) -> str:
     return str(caught.value)
 
 
-# Words as both commands take them, and the line that both answer.
+# Words that both commands take, and the line that both print.
 SAME = [
     ("experiments=training scaling=qk_norm steps=4", f"scaling: 'qk_norm' * for training, {RULE}"),
     ("experiments=training scaling=[on,soft_cap]", f"scaling: 'soft_cap' * for training, {RULE}"),
@@ -228,7 +228,7 @@ def test_an_experiment_that_was_asked_for_is_not_left_out_but_refused() -> None:
 
 def test_what_a_file_says_of_an_experiment_that_is_not_built_is_noted() -> None:
     found = compose({"experiments": "scaling", "training": {"steps": 4}, "grid": "smoke"})
-    assert found.notes == ("training: not built, so what is set there has no effect",)
+    assert found.notes == ("training: not built, so its settings have no effect",)
 
 
 def test_an_example_that_keeps_its_seed_says_so() -> None:
@@ -337,7 +337,7 @@ def test_seeds_with_gaps_are_counted_as_the_shards_that_they_take() -> None:
 
 def test_a_list_that_no_job_can_be_told_is_refused_first() -> None:
     rates = [1e-3 * (1 + i / 1e5) for i in range(10_000)]
-    with pytest.raises(ConfigError, match=r"^learning_rate: 10,000 values are more than one job"):
+    with pytest.raises(ConfigError, match=r"^learning_rate: 10,000 values are too many"):
         compose({"grid": "smoke", "experiments": "training", "learning_rate": rates})
 
 
@@ -376,7 +376,7 @@ def test_a_right_order_is_no_mistake(given: str) -> None:
         ("-q scaling", "sqrtdk: 'scaling' * targets go first"),
         ("--config training.steps=10", "sqrtdk: training.steps: 10 * training='{steps: 10}'"),
         ("--config scale_rules.on.exponent=0.3", "scale_rules='{on: {exponent: 0.3}}'"),
-        ("d_k=4", "sqrtdk: 'd_k=4' is a key and no target; allowed: --config d_k=4"),
+        ("d_k=4", "sqrtdk: 'd_k=4' is a key, not a target; allowed: --config d_k=4"),
         ("--cores 1 ''", "sqrtdk: '' is an empty word"),
     ],
 )

@@ -38,7 +38,7 @@ def test_the_cells_of_a_batch_are_those_of_the_experiments():
     backward = gradients(q, k, v, g, forward, scale=CASE.scales[1])
     core, rules = contestants.kernel.Kernel(), [contestants.Factor(s) for s in CASE.scales]
     _, on = core.measure(*batch, rules)
-    # Some ten roundings in another order.
+    # About ten roundings in another order.
     assert_allclose(on.norms["q"][1], np.linalg.norm(backward.q, axis=-1), rtol=1e-13)
 
 
@@ -103,7 +103,7 @@ def test_a_process_that_fails_says_why():
 
 
 def rounds(n_rounds=5):
-    """Times that grow as n² (d + 16), at a fixed ratio for every contestant."""
+    """Return times that grow as n² (d + 16), at a fixed ratio for every contestant."""
     rng = np.random.default_rng(0)
     rows = []
     names = [*page.LINES, "random_floor", "torch_forward", "forward_readable"]

@@ -1,4 +1,4 @@
-"""Cells: one row or several of each, and a failure stops its own cell alone."""
+"""Cells: each gives one row or several, and a failure stops only its own cell."""
 
 from functools import partial
 

@@ -45,7 +45,7 @@ Alter = Callable[[dict[str, Any]], float | None]
 
 
 def metrics(d_k: int, n_k: int, scaling: str) -> dict[str, float]:
-    """Numbers that behave as the real ones do: functions of sigma = scale √d_k, smooth in d_k."""
+    """Return numbers that behave like real ones: functions of sigma = scale √d_k, smooth in d_k."""
     rule = RULES[scaling]
     scale = rule.get("value", rule.get("multiplier", 1)) * d_k ** -float(rule.get("exponent", 0))
     sigma = scale * math.sqrt(d_k)
@@ -63,7 +63,7 @@ def metrics(d_k: int, n_k: int, scaling: str) -> dict[str, float]:
         "grad_q_rms": sigma,
         "grad_k_rms": 2 * sigma,
         "grad_v_rms": sigma / (sigma + 1),
-        # As of a planted match, whose logit is scale d_k / 2.
+        # Like a planted match, whose logit is scale d_k / 2.
         "grad_q_dead_rows": 1 / (1 + (12 / (scale * d_k)) ** 4),
         "match_weight": 1 / (1 + n_k * math.exp(-scale * d_k / 2)),
         "weight_sum_error": 1e-16,
@@ -97,25 +97,25 @@ def table(
 
 
 def run(frame: pd.DataFrame, rules: dict[str, Any] = RULES) -> config_run.Run:
-    """A run whose scale rules and input laws are those of the table."""
+    """Return a run whose scale rules and input laws are those of the table."""
     arms = {name: rules[name] for name in frame["scaling"].unique()}
     laws = {name: LAWS[name] for name in frame["inputs"].unique()}
     return config_run.Run("mine", 50, {"scaling": {"scaling": arms, "inputs": laws}})
 
 
 def judged(frame: pd.DataFrame, rules: dict[str, Any] = RULES) -> dict[str, dict[str, Any]]:
-    """The ledger of a table, by claim."""
+    """Return the ledger of a table, by claim."""
     rows = judge.ledger(run(frame, rules), {"scaling": frame})
     return {row["claim"]: row for row in rows}
 
 
 def change(metric: str, new: Callable[[int], float], arm: str = "off") -> Alter:
-    """Another curve for one metric of one arm."""
+    """Return a change of one metric's curve for one scale rule."""
     return lambda row: new(row["d_k"]) if (row["metric"], row["scaling"]) == (metric, arm) else None
 
 
 def one(frame: pd.DataFrame, **at: Any) -> pd.Series:
-    """The one row of a table at these values."""
+    """Return the single row of a table at these values."""
     for name, value in at.items():
         frame = frame[frame[name] == value]
     assert len(frame) == 1
@@ -622,7 +622,7 @@ def test_a_tangentially_related_key_is_heard_a_little_or_it_is_not_true(
 
 def with_z(z: Iterable[float], seeds: int = 20) -> pd.DataFrame:
     frame = table(seeds=seeds)
-    # Apart by more than `summary.SAME_Z`, because equal ones of one draw would count once.
+    # Apart by more than `agreement.SAME_Z`, because equal ones of one draw would count once.
     apart = 1e-5 * np.arange(len(frame))
     frame["z"] = np.array(list(itertools.islice(itertools.cycle(z), len(frame)))) + apart
     return frame
@@ -659,7 +659,7 @@ def test_agreement_gives_the_number_that_decided_and_says_what_is_left_out() -> 
 
 
 def shares(off: Callable[[int], float], on: Callable[[int], float], **grid: Any) -> dict[str, Any]:
-    """The claim about gradients of related vectors, by the share of queries without one."""
+    """Judge the claim about gradients of related vectors, from the share of queries without one."""
 
     def alter(row: dict[str, Any]) -> float | None:
         arms = {"off": off, "on": on}

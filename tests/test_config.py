@@ -1,4 +1,4 @@
-"""Configuration: what a person may write, and the one line that answers a mistake."""
+"""Configuration: what a user may write, and the one-line message for a mistake."""
 
 import shlex
 from collections.abc import Callable
@@ -114,7 +114,7 @@ def test_every_experiment_has_a_configuration_file() -> None:
     assert set(EXPERIMENTS) == {path.stem for path in (ROOT / "conf/experiment").glob("*.yaml")}
 
 
-# What was given, and words that the one line must contain.
+# The input, and words that the one line must contain.
 MISTAKES = [
     ("d_k=0", "d_k: 0 is not allowed; allowed: whole numbers from 1"),
     ("d_k=-4", "d_k: -4"),
@@ -289,7 +289,7 @@ def test_a_key_that_stands_twice_in_a_file_is_refused(tmp_path: Path) -> None:
         (["d_k=4", "d_k=8"], "d_k is given twice"),
         (["grid=smol"], "did you mean smoke?"),
         (["d_k='4"], "is not an override"),
-        (["hydra.no=1"], "how Hydra itself works cannot be changed"),
+        (["hydra.no=1"], "Hydra's own settings cannot be overridden here"),
         (["--config-dir=/tmp"], "option: '--config-dir=/tmp' is not allowed"),
         (["out=/"], "out: '/' is not allowed"),
         (["--multirun", "d_k=range(1,10,0)"], "arg 3 must not be zero"),
@@ -320,7 +320,7 @@ def test_the_command_by_hand_ends_with_one_line_and_exit_code_2(
     [
         (["d_k=4,0"], "d_k: 0 is not allowed"),
         (["d_k=4,4"], "the sweep has the cell d_k=4 n_k=64"),
-        (["experiments=scaling,precision"], "a sweep takes one; each has its own columns"),
+        (["experiments=scaling,precision"], "a sweep takes one, because each has its own columns"),
     ],
 )
 def test_a_sweep_that_goes_wrong_on_its_way_says_so_and_writes_no_table(

@@ -1,4 +1,4 @@
-"""Intervals cover: blocks of simulated seeds, saturated cells among them.
+"""Coverage of intervals: blocks of simulated seeds, including saturated cells.
 
 `python -m simulations.coverage` is the larger version, whose table is in docs/statistics.md.
 """
@@ -212,7 +212,7 @@ def test_a_share_of_none_or_all_has_no_logit_and_crosses_somewhere_between() -> 
     assert found[:3] == (pytest.approx(8), 4, 16)
 
 
-# Arms that share their draws
+# Scale rules that share their draws
 
 
 def test_a_paired_ratio_is_the_ratio_of_the_means_with_what_varies_between_the_arms() -> None:

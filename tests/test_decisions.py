@@ -1,6 +1,6 @@
-"""Rules that decide from intervals: what they say, and how often they are wrong.
+"""Rules that decide from intervals: their results, and their error rates.
 
-The rates are of the simulation that docs/verdicts.md has at full length.
+docs/verdicts.md has the full simulation.
 """
 
 import itertools

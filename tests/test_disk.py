@@ -1,4 +1,4 @@
-"""A disk that is full, read-only or failing: one line, and no half file."""
+"""A disk that is full, read-only or failing: one line, and no half-written file."""
 
 import errno
 import logging
@@ -20,7 +20,7 @@ from sqrtdk.workflow import progress
 
 
 def failing(number: int) -> Any:
-    """In place of a call of the system, one that fails."""
+    """Return a replacement of a system call that fails."""
 
     def call(*arguments: object, **options: object) -> NoReturn:
         raise OSError(number, os.strerror(number))
@@ -50,7 +50,7 @@ def test_a_fault_of_a_disk_is_one_line_with_its_place_and_what_to_do(number: int
         assert "\n" not in line
         assert line.startswith("sqrtdk: ")
         assert "/results/x.csv" in line
-        assert "then give the same command again" in line
+        assert "then run the same command again" in line
 
 
 def test_a_fault_without_a_place_is_one_of_the_folder_of_the_run() -> None:
@@ -79,7 +79,7 @@ def test_a_full_disk_leaves_no_part_of_a_file_and_the_old_one(
 
 
 def job_error(log: Path) -> logging.LogRecord:
-    """What Snakemake tells of a failed job."""
+    """Return Snakemake's log record of a failed job."""
     record = logging.LogRecord(
         "", logging.ERROR, "", 0, "Error in rule merge, jobid: 1", None, None
     )
@@ -147,7 +147,7 @@ def test_a_changed_file_is_refused_also_where_nothing_is_to_be_done(
 
 
 class FullDisk:
-    """In place of a file."""
+    """A replacement of a file on a full disk."""
 
     write = flush = staticmethod(failing(errno.ENOSPC))
 
@@ -189,7 +189,7 @@ def test_a_standard_output_that_takes_nothing_is_said_once() -> None:
 
 
 def print_to_full_disk(*words: str, file: Any = None, **options: Any) -> None:
-    """`print` where standard output goes to a full disk and standard error does not."""
+    """Replace `print`: standard output is on a full disk and standard error is not."""
     if file is None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     file.write(" ".join(words) + "\n")

@@ -1,4 +1,4 @@
-"""The experiments encoder_decoder, score_width and reach: models to rows."""
+"""The experiments encoder_decoder, score_width and reach, from models to rows."""
 
 import itertools
 import math
@@ -147,7 +147,7 @@ def test_without_scaling_scores_grow_as_the_root_of_d_k() -> None:
         for d_k in (16, 256)
     }
     size = {at: np.mean([row["logit_std"] for row in one]) for at, one in found.items()}
-    # Means of 4 seeds: each scatters by some 10 %.
+    # Means of 4 seeds: each scatters by about 10 %.
     assert size["dot", 256] / size["dot", 16] == pytest.approx(4, rel=0.3)
     assert size["scaled_dot", 256] / size["scaled_dot", 16] == pytest.approx(1, rel=0.3)
 

@@ -1,4 +1,4 @@
-"""Estimates: statistics over seeds, numbers in words, curves over d_k."""
+"""Estimates: statistics over seeds, numbers in words, and curves over d_k."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Exact values beside measurements, and the gate: right code passes it, each mutant fails it."""
+"""Exact values and the agreement test: correct code passes it, and each mutant fails it."""
 
 import itertools
 import math
@@ -51,7 +51,7 @@ def expectations() -> dict[Point, theory_expectations.Expectations]:
 
 @pytest.fixture(scope="module")
 def known() -> dict[tuple[Any, ...], float]:
-    """The exact values of the small grid, as the summary looks them up."""
+    """Return the exact values of the small grid, as the summary looks them up."""
     metrics = [column.name for column in scaling.COLUMNS if not column.axis]
     rows = exact_table.rows(
         theory_points.points(SETTINGS), expectations(), n_qs=[24], metrics=metrics
@@ -139,7 +139,7 @@ def test_the_gate_is_closed_for_a_wrong_core(
 
 
 def causal_z(logits_of: Callable[[Any, Any], Any]) -> np.ndarray:
-    """z of the entropy of each row under a causal mask, where row i sees i + 1 keys."""
+    """Return z of the entropy of each row under a causal mask, where row i sees i + 1 keys."""
     rng = np.random.default_rng(7)
     n, d_k = 24, 16
     q, k = rng.standard_normal((2, 800, n, d_k))

@@ -96,7 +96,7 @@ def statistics(mean, seeds):
 
 
 def with_theory(table, laws=("gaussian",)):
-    """The table with exact values 1 % above the means of some laws, and their curves."""
+    """Return the table with exact values 1 % above the means of some laws, and their curves."""
     known = table["metric"].isin(["logit_std", "sum_sq_weights", "max_weight", "jacobian_norm"])
     known |= table["metric"].str.endswith("_rms") | table["metric"].str.startswith("entropy")
     table = table.assign(exact=table["mean"].where(known & table["inputs"].isin(laws)).mul(1.01))
@@ -182,7 +182,7 @@ def cosines_table(d_k=(16, 64), *, scaling=("off", "on"), cosines_=(0.0, 0.25, 0
 
 
 def tables_of(table, **others):
-    """The tables of an experiment; those that are not given have only their header."""
+    """Return the tables of an experiment; those that are not given have only a header."""
     return {name: frame([], schema) for name, schema in SCHEMAS.items()} | others | {
         "summary": table
     }  # fmt: skip
@@ -194,7 +194,7 @@ def build(what, table, experiment="scaling", **others):
 
 
 def draw(what, table, experiment="scaling", **others):
-    """The figure after its layout: what raises or warns while drawing does so here."""
+    """Return the figure after its layout: errors and warnings while drawing are raised here."""
     with style.context():
         figure = BUILD[experiment][what](tables_of(table, **others))
         figure.canvas.draw()
@@ -206,17 +206,17 @@ def titles(figure):
 
 
 def texts(figure):
-    """Every text of a figure."""
+    """Return every text of a figure."""
     return [text.get_text() for text in figure.findobj(matplotlib.text.Text)]
 
 
 def prose(figure):
-    """All words of a figure, whatever lines they stand in."""
+    """Return all words of a figure, without line breaks."""
     return " ".join(" ".join(texts(figure)).split())
 
 
 def arms(axes):
-    """The measured lines of a panel by arm; references and exits have no name."""
+    """Return the measured lines of a panel by scale rule; references and exits have no name."""
     return {line.get_label(): line for line in axes.lines if line.get_label()[0] != "_"}
 
 
@@ -230,7 +230,7 @@ def points(line):
 
 
 def bands(axes):
-    """The lower and upper edges of each band, against d_k."""
+    """Return the lower and upper edges of each band, against d_k."""
     found = []
     for collection in axes.collections:
         (path,) = collection.get_paths()
@@ -554,7 +554,7 @@ def test_tails_of_any_grid_can_be_drawn(table, panels):
 
 
 def places(axes):
-    """Where the measured crossings and the exact ones of a panel are."""
+    """Return the measured and the exact crossings of a panel."""
     return {name: points(line)[0] for name, line in arms(axes).items()}, [
         points(line)[0] for line in marks(axes, "_exact")
     ]

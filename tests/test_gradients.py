@@ -40,7 +40,7 @@ each_shape = pytest.mark.parametrize(("n_q", "n_k"), [(5, 7), (7, 5)])
 
 
 def draw(n_q, n_k, *, dtype=np.float64):
-    """q, k, v and d_output with a batch of heads."""
+    """Draw q, k, v and d_output with a batch of heads."""
     return (
         normal(BATCH, HEADS, n_q, D_K, dtype=dtype),
         normal(BATCH, HEADS, n_k, D_K, dtype=dtype),
@@ -224,7 +224,7 @@ def test_hidden_keys_and_blind_queries_have_gradient_exactly_zero(n_q, n_k):
 def test_the_logits_gradient_of_each_row_sums_to_zero(logits, data):
     d_weights = data.draw(arrays(np.float64, logits.shape, elements=st.floats(-100, 100)))
     d_logits = softmax_backward(softmax(logits), d_weights)
-    # |d_p| differs by at most 200 within a row; some 16 roundings with up to 7 keys.
+    # |d_p| differs by at most 200 within a row; about 16 roundings with up to 7 keys.
     assert_allclose(d_logits.sum(axis=-1), 0.0, atol=16 * 200 * EPS[np.float64])
 
 

@@ -1,4 +1,4 @@
-"""Input laws: their moments, what is planted, and numbers that others have published."""
+"""Input laws: their moments, planted matches, and published numbers."""
 
 import itertools
 import math
@@ -282,7 +282,7 @@ def test_exact_values_are_of_independent_standard_normal_entries():
 def test_a_new_law_must_state_what_it_is():
     with pytest.raises(TypeError, match=r"independent.*centred.*exact"):
         input_laws.Law(formula=input_laws.gaussian)
-    with pytest.raises(ValueError, match="exact expectations exist for unrelated vectors alone"):
+    with pytest.raises(ValueError, match="exact expectations exist for unrelated vectors only"):
         input_laws.Law(formula=input_laws.planted, independent=False, centred=True, exact=True)
 
 

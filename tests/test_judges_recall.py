@@ -1,4 +1,4 @@
-"""Verdicts about encoder and decoder: tables like the real ones, and others."""
+"""Verdicts about encoder and decoder, for tables like the real ones and for others."""
 
 import itertools
 import math
@@ -260,7 +260,7 @@ def test_unscaled_dot_falls_behind_in_a_table_like_the_real_one() -> None:
         "seeds"
     )
     assert "it gets there with no seed and ends at an accuracy of 40 %" in row["answer"]
-    # 400 steps over some 100.
+    # 400 steps over about 100.
     assert row["value"] == pytest.approx(4, rel=0.1)
 
 

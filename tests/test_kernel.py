@@ -1,4 +1,4 @@
-"""The kernel gives what the readable formulas define, whatever its batches, blocks and company."""
+"""The kernel gives the results of the readable formulas, for all batches, blocks and rules."""
 
 import tracemalloc
 
@@ -96,14 +96,14 @@ def test_every_rule_gives_what_the_formulas_define(shape, mask):
     for (name, rule), measured in zip(RULES.items(), found, strict=True):
         if SHAPES[shape][3] == 1 and name == "qk_norm":
             # In one dimension a direction has no derivative: the gradients of q and k are 0, and
-            # both are nothing but the rounding of sums of some 15 terms of size 10.
+            # both are nothing but the rounding of sums of about 15 terms of size 10.
             plain = plainly(*arrays, rule, visible, 1e-2)
             for x in ("q", "k"):
                 assert max(measured.norms[x].max(), plain[f"grad_{x}"].max()) < 1e-12
                 plain[f"grad_{x}"] = measured.norms[x]
         else:
             plain = plainly(*arrays, rule, visible, 1e-2)
-        # Logits up to some 40 are rounded at eps times their size before they are exponents, and
+        # Logits up to about 40 are rounded at eps times their size before they are exponents, and
         # sums over up to 300 keys are taken in another order.
         assert_agree(measured, plain, rtol=2e-13, floor=2e-13)
 
@@ -140,14 +140,14 @@ def test_norms_from_gram_matrices_are_those_of_the_gradients(shape):
     by_gram, formed = (Kernel(gram=gram).measure(*arrays, rules) for gram in (True, False))
     differ = False
     for one, other in zip(by_gram, formed, strict=True):
-        # Squares whose terms cancel down to CANCELLED of their size: eps / 1e-3, times some √d.
+        # Squares whose terms cancel down to CANCELLED of their size: eps / 1e-3, times about √d.
         assert_agree(one, flat(other), rtol=1e-12)
         differ |= any((one.norms[x] != other.norms[x]).any() for x in one.norms)
     assert differ, "the shape is not one that a Gram matrix serves"
 
 
 def test_single_precision_looks_sooner_at_what_a_gram_matrix_lost():
-    # Keys with a common mean of 3: of a square some 1/20 is left, and float32 would lose 20 eps.
+    # Keys with a common mean of 3: of a square about 1/20 is left, and float32 would lose 20 eps.
     q, k, v, g = draw(2, 8, 9, 200, 150, dtype=np.float32)
     k, g = k + np.float32(3), g + np.float32(3)
     (found,) = Kernel().measure(q, k, v, g, [Factor(1e-2)])
@@ -163,7 +163,7 @@ def test_a_cell_that_fits_is_kept_whole_for_its_gram_matrices():
     (by_gram,) = Kernel().measure(q, k, v, g, [Factor(0.03)])
     (formed,) = Kernel(gram=False).measure(q, k, v, g, [Factor(0.03)])
     assert (by_gram.norms["k"] != formed.norms["k"]).any()
-    # As above: eps over CANCELLED, times some √d.
+    # As above: eps over CANCELLED, times about √d.
     assert_agree(by_gram, flat(formed), rtol=1e-12)
 
 
@@ -206,7 +206,7 @@ def test_row_metrics_are_exact_given_the_logits(n_k, sd):
     for place, row in enumerate(logits[0]):
         for name, exact in exact_row_metrics(row).items():
             value = mpmath.mpf(float(getattr(found.rows, name)[0, place]))
-            # The claim: 1e-15, some 5 eps, where 1 - max p is at least 1e-150.
+            # The claim: 1e-15, about 5 eps, where 1 - max p is at least 1e-150.
             if float(found.rows.max_weight_gap[0, place]) >= 1e-150:
                 assert abs(value - exact) <= 1e-15 * exact, name
 
@@ -234,7 +234,7 @@ def test_a_far_match_leaves_the_spread_of_the_other_logits_its_digits():
     logits[..., 7] = 1e6
     identity = np.eye(50)[np.newaxis]
     (found,) = Kernel().measure(logits, identity, identity, logits, [Factor(1.0)])
-    # Sums of 50 squares in another order: some ten roundings.
+    # Sums of 50 squares in another order: about ten roundings.
     assert_allclose(found.logit_std, metrics.logit_std(logits), rtol=1e-14)
     common = 0.1 * normal(1, 3, 50) + 1e6
     (found,) = Kernel().measure(common, identity, identity, logits, [Factor(1.0)])

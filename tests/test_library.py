@@ -1,4 +1,4 @@
-"""What the library answers at the edges: types, shapes, empty axes, numbers that are not finite."""
+"""Edge cases of the library: types, shapes, empty axes, and numbers that are not finite."""
 
 import re
 import warnings
@@ -147,7 +147,7 @@ def test_half_precision_is_computed_in_float32(function, half):
 
 
 def leaves(found):
-    """The arrays in a result, however it is made up."""
+    """Yield the arrays in a result of any structure."""
     if isinstance(found, np.ndarray | np.generic):
         return [np.asarray(found)]
     parts = found.values() if isinstance(found, dict) else found
@@ -206,7 +206,7 @@ def test_longdouble_keeps_its_digits_in_definitions_and_kernel():
             with mpmath.workdps(40):
                 # The sum of a number's float64 and its rest is the number.
                 value = mpmath.mpf(float(found)) + mpmath.mpf(float(found - float(found)))
-                # Some 20 roundings.
+                # About 20 roundings.
                 assert abs(value - exact) <= 20 * eps * exact, name
 
 
@@ -528,7 +528,7 @@ def test_a_visible_logit_that_is_not_finite_makes_its_row_undefined(value, n_k, 
     row = np.arange(3) == 1
     assert_array_equal(np.isnan(core_attention.softmax(logits, mask)).all(axis=-1), row)
     assert_array_equal(np.isnan(core_attention.softmax(logits, mask)).any(axis=-1), row)
-    # With the identity for keys, queries are logits; but infinity times 0 is no number, so the
+    # With the identity for keys, queries are logits; but infinity times 0 is not a number, so the
     # logits that are infinite come from one dimension.
     identity = np.eye(n_k, dtype=dtype)
     v, g = normal(n_k, 2, dtype=dtype), normal(3, 2, dtype=dtype)

@@ -1,4 +1,4 @@
-"""Runs of little: what a run lacks is left out of its figures, tables and report."""
+"""Minimal runs: what a run lacks is left out of its figures, tables and report."""
 
 import warnings
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The lock of a results folder: one run at a time, and no dead one."""
+"""The lock of a results folder: one run at a time, and no lock of a dead run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from sqrtdk.system import lock
 
 
 def held_elsewhere(folder: Path) -> subprocess.Popen[str]:
-    """Another process that holds the folder's lock until its input ends."""
+    """Start another process that holds the folder's lock until its input ends."""
     program = "import sys; from pathlib import Path; from sqrtdk.system import lock; "
     program += "kept = lock.take(Path(sys.argv[1])); print('held', flush=True); sys.stdin.read()"
     process = subprocess.Popen(
@@ -59,12 +59,12 @@ def refusing(number: int) -> Callable[..., None]:
 
 @pytest.fixture
 def no_locks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file system without flock."""
+    """Make the file system behave as one without flock."""
     monkeypatch.setattr(fcntl, "flock", refusing(errno.ENOLCK))
 
 
 def held(folder: Path) -> dict[str, str]:
-    """The lock files of a folder without flock, with their contents."""
+    """Return the lock files of a folder without flock, with their contents."""
     return {path.name: path.read_text(encoding="utf-8") for path in folder.glob(".lock.held.*")}
 
 

@@ -1,4 +1,4 @@
-"""What a mask hides has no influence at all, whatever it holds, by the definitions and the kernel.
+"""Hidden pairs have no influence, whatever they hold, in the definitions and in the kernel.
 
 A key is hidden from some queries or from all. Hidden from all, its contents change no bit of any
 result. Hidden from some, they change no bit of what belongs to the queries that do not see it.
@@ -94,7 +94,7 @@ extreme = st.lists(st.sampled_from(EXTREME), min_size=1, max_size=4)
 
 
 def fill(array, rows, contents):
-    """A copy whose rows hold the contents in turn, and ordinary numbers between them."""
+    """Return a copy whose rows hold the contents in turn, with ordinary numbers between them."""
     found = array.copy()
     with np.errstate(over="ignore"):
         cycle = np.resize(np.array([*contents, 1.0]).astype(array.dtype), found[rows].shape)
@@ -103,7 +103,7 @@ def fill(array, rows, contents):
 
 
 def by_definition(case):
-    """Every result of the definitions by name, with its axes: cells, then queries, keys or both."""
+    """Return every result of the definitions by name, with its axes: cells, queries or keys."""
     q, k, v, g = case.arrays
     forward = attention(q, k, v, scale=case.rule, mask=case.mask)
     d = gradients(q, k, v, g, forward, scale=case.rule)
@@ -139,7 +139,7 @@ def by_definition(case):
 
 
 def by_kernel(case, *, gram=True, blocks=False):
-    """Every result of the kernel in the same form."""
+    """Return every result of the kernel in the same form."""
     small = {"BLOCK_ENTRIES": 1, "BLOCK_ROWS": 2, "STRIP_ENTRIES": 3, "WHOLE_ENTRIES": 1}
     with mock.patch.multiple(kernel, **(small if blocks else {})) if blocks else mock.MagicMock():
         (found,) = Kernel(gram=gram).measure(
@@ -262,7 +262,7 @@ def test_the_kernel_gives_what_the_definitions_give_for_any_contents(case, conte
 
 
 def largest(array):
-    """Largest magnitude of a finite entry."""
+    """Return the largest magnitude of a finite entry."""
     return float(np.max(np.abs(array), initial=0.0, where=np.isfinite(array)))
 
 
@@ -290,7 +290,7 @@ def assert_the_kernel_agrees(case):
             finite = np.isfinite(values)
             size = largest(values) if name not in ("d_q", "d_k") else max(largest(values), terms)
             # Logits of up to 50 are rounded before they are exponents, and gradients are sums
-            # of up to 9 terms that cancel: some hundred eps of the largest number, and some
+            # of up to 9 terms that cancel: about a hundred eps of the largest number, and some
             # spacings of subnormal ones.
             atol = min(1e3 * eps * size + 100 * tiny, 1e300)
             with np.errstate(over="ignore"):
@@ -300,7 +300,7 @@ def assert_the_kernel_agrees(case):
 
 
 def torch_logits(torch, rule, q, k, mask):
-    """The scale rules once more, for PyTorch's derivatives."""
+    """Apply the scale rules in PyTorch, for its derivatives."""
     scores = q @ k.transpose(-1, -2)
     match rule:
         case QKNorm():
@@ -406,7 +406,7 @@ def test_the_fast_way_serves_a_mask_whose_hidden_keys_hold_nan():
 
 
 class Cubed:
-    """A rule of one's own that works pair by pair and looks at no mask."""
+    """A user's own rule that works pair by pair and ignores the mask."""
 
     def logits(self, scores, q, k, mask=None):
         return 0.1 * scores**3

@@ -34,7 +34,7 @@ both_dtypes = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 
 
 def assert_metrics_are_exact(row, *, roundings):
-    """Each metric of one row within so many eps of mpmath, while it is a normal number."""
+    """Check each metric of one row against mpmath within this many eps, if it is normal."""
     limits = np.finfo(row.dtype)
     # A subnormal exponential is off by up to half a spacing; the entropy multiplies it by its
     # logit.
@@ -61,7 +61,7 @@ def test_weights_1_and_e_over_1_plus_e_have_the_metrics_computed_by_hand():
         # Two keys: diag(p) - ppᵀ is p(1-p) times [[1, -1], [-1, 1]].
         jacobian_norm=2 * e / (1 + e) ** 2,
     )
-    # Some ten rounded operations here and in the code.
+    # About ten rounded operations here and in the code.
     assert_allclose(np.concatenate(metrics), expected, rtol=16 * EPS[np.float64])
 
 
@@ -75,7 +75,7 @@ def test_equal_logits_are_the_uniform_distribution(dtype):
 
 
 # Multiples of 1/8 stay exact in both types when the maximum is subtracted. That leaves exp (up to
-# 4 eps with SIMD), a sum of 6 terms and some ten more roundings of eps/2: 16 eps at worst.
+# 4 eps with SIMD), a sum of 6 terms and about ten more roundings of eps/2: 16 eps at worst.
 EXACT_REST = np.array([-1.0, 0.125, 0.25, -3.5, 0.0, -0.75])
 
 

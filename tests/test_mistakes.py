@@ -1,4 +1,4 @@
-"""Wrong values of every key: each is answered by one line with key, value and what is allowed."""
+"""Wrong values of every key: each gives one line with key, value and what is allowed."""
 
 import math
 import re
@@ -24,7 +24,7 @@ KEYS = {
     for key in module.keys
 }
 
-# What YAML, a shell or a hand may make of a value, wrong for every key.
+# Values from YAML, a shell or a typing mistake, wrong for every key.
 STRANGE: list[Any] = [
     "", " ", None, math.nan, math.inf, -math.inf, [], [[]], {}, [None], [{}], b"64",
     "é", "٣", "'", '"', "a\nb", "\0", "../x", "/etc/passwd", "~", "$(id)", "`id`", "; id", "| id",
@@ -42,7 +42,7 @@ WRONG: dict[str, list[Any]] = {
 
 def wrong(key: Key) -> Iterator[Any]:
     for value in WRONG[key.kind]:
-        # What is a word of the key's own is no mistake.
+        # What is a word of the key's own is not a mistake.
         if key.kind == "name" and value in ("on", "off") and key.named_in == "scale_rules":
             continue
         # Of a word that is an experiment as well, a mapping is the experiment's.
@@ -92,7 +92,7 @@ def test_a_wrong_value_is_refused_under_its_experiment_too(
 
 
 FOLDERS = ("1e999", "nan", "inf", "0b1", "0x10", "1_000", "None", "null")
-"""Strange as names are, these are folders like others."""
+"""Strange names that are valid folders."""
 
 NAMES = ["a/b", "x" * 65, ".hidden", "-x", "shards", "Shards", "benchmarks", "con fig", -1, True]
 
@@ -124,7 +124,7 @@ def test_a_wrong_choice_of_experiments_is_refused(composed: dict[str, Any], valu
 
 @pytest.fixture
 def wrong_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder that commands are given in: files that are wrong, and nothing else."""
+    """Return the working folder of the commands, which holds only wrong files."""
     (tmp_path / "files").mkdir()
     for name, content in mistakes.FILES.items():
         (tmp_path / "files" / name).write_bytes(content)

@@ -1,4 +1,4 @@
-"""The precision experiment: half-precision arithmetic as hardware does it, and its error."""
+"""The precision experiment: half-precision arithmetic like that of hardware, and its error."""
 
 import math
 

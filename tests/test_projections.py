@@ -1,4 +1,4 @@
-"""The lookup with three projections, and the experiment that leaves one of them out."""
+"""The lookup with three projections, and the experiment that removes one of them."""
 
 from typing import Any
 
@@ -71,7 +71,7 @@ def test_gradients_are_those_of_finite_differences(which: model.Projections) -> 
     pairs = [np.sum(g * d, axis=(-2, -1)) for g, d in zip(found, steps, strict=True)]
     # The gradient of one matrix is given for both, and counts once.
     total = pairs[0] + pairs[2] + (0 if which == "shared_qk" else pairs[1])
-    # Central differences are wrong by h² and by rounding over h: some 1e-9.
+    # Central differences are wrong by h² and by rounding over h: about 1e-9.
     np.testing.assert_allclose(total, slope, rtol=1e-6, atol=1e-8)
 
 

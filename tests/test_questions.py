@@ -1,4 +1,4 @@
-"""The concept check: a conclusion is printed only where the numbers carry it."""
+"""The concept check: a conclusion is printed only if the numbers support it."""
 
 from pathlib import Path
 from typing import Any

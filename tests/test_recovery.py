@@ -1,4 +1,4 @@
-"""What a killed run leaves: markers on finished shards, and files that were being written."""
+"""Cleaning up after a killed run: markers of finished shards, and temporary files."""
 
 import base64
 from pathlib import Path
@@ -20,7 +20,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def marked(path: Path, longest: int = 255) -> Path:
-    """Snakemake's marker of a file, cut as it cuts names that are too long."""
+    """Return Snakemake's marker of a file, split like names that are too long."""
     name = base64.urlsafe_b64encode(str(path).encode()).decode()
     parts = [name[at : at + longest] for at in range(0, len(name), longest)]
     marker = recovery.MARKERS.joinpath(*(f"@{part}" for part in parts[:-1]), parts[-1])

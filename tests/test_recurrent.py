@@ -20,7 +20,7 @@ CASES = [(reader, length) for reader, length in itertools.product(READERS, (1, L
 
 
 def model(reader: str, n_runs: int = N_RUNS) -> experiments_model.Parameters:
-    """Parameters of size 1/√n, no bias 0, so that no gradient is a special case."""
+    """Return parameters of size 1/√n without a zero bias, so that no gradient is a special case."""
     shapes = experiments_model.shapes(reader, **SIZES)
     return {
         name: normal(n_runs, *shape, seed=place) / math.sqrt(N)

@@ -1,4 +1,4 @@
-"""Related vectors: what attention selects, and the weight of a key by its cosine."""
+"""Related vectors: the keys that attention selects, and the weight of a key by its cosine."""
 
 import numpy as np
 import pytest

@@ -64,7 +64,7 @@ SVG = """<?xml version="1.0" encoding="utf-8"?>
 
 
 class Page(HTMLParser):
-    """A page as a browser reads it: elements balanced, with their attributes and text."""
+    """A page like in a browser: balanced elements, with their attributes and text."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -105,7 +105,7 @@ class Page(HTMLParser):
 
 
 def build(folder: Path, frame: pd.DataFrame, *, pictures: bool = True) -> Path:
-    """A folder of `scaling` with the tables of a frame, its ledger, and placeholder figures."""
+    """Write a folder of `scaling` with the tables of a frame, its ledger, placeholder figures."""
     arms = {name: RULES.get(name, RULES["quarter"]) for name in frame["scaling"].unique()}
     settings: dict[str, Any] = {
         "d_k": sorted(map(int, frame["d_k"].unique())),
@@ -125,7 +125,7 @@ def build(folder: Path, frame: pd.DataFrame, *, pictures: bool = True) -> Path:
 
 
 def fill(folder: Path, experiment: str, settings: dict[str, Any], frame: pd.DataFrame) -> None:
-    """The folder of a run of one experiment: summary, ledger, configuration and provenance."""
+    """Write the folder of a run of one experiment: summary, ledger, configuration, provenance."""
     run = config_run.Run("mine", 50, {experiment: settings})
     rows = judge.ledger(run, {experiment: frame})
     columns = summary.columns(EXPERIMENTS[experiment].columns)
@@ -147,7 +147,7 @@ def write(path: Path, frame: pd.DataFrame, columns: list[Column]) -> None:
 
 
 def check(text: str) -> Page:
-    """What holds for every report, whatever the run."""
+    """Check what holds for every report, whatever the run."""
     found = Page(text)
     ids = [attributes["id"] for _, attributes in found.elements if "id" in attributes]
     assert len(ids) == len(set(ids))
@@ -228,12 +228,12 @@ def ledger_of(folder: Path) -> list[dict[str, str]]:
 
 
 def plain(text: str) -> str:
-    """Text as the page's words have it: d_k is set as an index, and some spaces do not break."""
+    """Return text as it is on the page: d_k has an index, and some spaces do not break."""
     return bare(str(prose(text)))
 
 
 def bare(markup: str) -> str:
-    """What a reader sees of some markup."""
+    """Return the visible text of some markup."""
     return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]*>", "", markup))).strip()
 
 
@@ -339,7 +339,7 @@ def quoted(text: str) -> str:
 
 
 def add(path: Path, columns: tuple[Column, ...], *rows: dict[str, Any]) -> None:
-    """A table whose rows have zeros, or nothing, in every cell that is not given."""
+    """Write a table whose rows have zeros, or nothing, in every cell that is not given."""
     usual = {c.name: "0" if c.read is str else c.read("0") for c in columns}
     atomic.write_atomically(path, tables.text([usual | row for row in rows], columns))
 
@@ -364,7 +364,7 @@ def crossing(quantity: str, beyond: str = "", **numbers: Any) -> dict[str, Any]:
 
 
 def cells_of(text: str, name: str) -> list[list[str]]:
-    """The cells of a table's body, row by row, headers of rows included."""
+    """Return the cells of a table's body, row by row, including row headers."""
     body = text.partition(f'id="table-{name}"')[2].partition("</table>")[0].partition("</thead>")[2]
     rows = re.findall(r"<tr.*?</tr>", body, flags=re.DOTALL)
     cells = [re.findall(r"<t[hd].*?>(.*?)</t[hd]>", row, flags=re.DOTALL) for row in rows]
@@ -454,7 +454,7 @@ def test_the_concept_check_follows_the_claims(tmp_path: Path) -> None:
 
 
 def gated(z: float) -> pd.DataFrame:
-    """A table in which every mean of a metric with theory is z standard errors off."""
+    """Return a table in which every mean of a metric with theory is z standard errors off."""
     frame = table()
     known = frame["metric"].isin(["entropy_nats", "max_weight", "grad_q_rms"])
     frame.loc[known, "exact"] = frame.loc[known, "mean"]
@@ -495,7 +495,7 @@ def test_rules_and_laws_are_those_of_the_configuration(tmp_path: Path) -> None:
     laws = {row[0]: row[1:] for row in cells_of(text, "input_laws")}
     rules = {row[0]: row[1:] for row in cells_of(text, "scale_rules")}
     assert laws["planted"][:2] == ["planted", plain("cosine = 0.5")]
-    assert laws["planted"][2].startswith("Each query has a match: ")
+    assert laws["planted"][2].startswith("Give each query a match: ")
     assert rules["on"][:2] == ["power", plain("exponent = 0.5")]
     # A formula that is a class has its words there.
     assert "Cosine similarity of q and k times scale" in rules["qk"][2]
@@ -785,7 +785,7 @@ def blocks(css: str) -> tuple[str, str]:
 
 
 def contrast(one: str, two: str) -> float:
-    """Contrast ratio of two colours, WCAG 2.1."""
+    """Return the contrast ratio of two colours, WCAG 2.1."""
     a, b = sorted((luminance(one), luminance(two)))
     return (b + 0.05) / (a + 0.05)
 

@@ -1,4 +1,4 @@
-"""How much memory a new process may take."""
+"""The memory that a new process may use."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ GIB = 2**30
 
 @pytest.fixture
 def groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A system without groups of processes, and with far more memory than they allow."""
+    """Simulate a system without control groups and with far more memory than they allow."""
     monkeypatch.setattr(memory, "GROUPS", tmp_path)
     monkeypatch.setattr(memory, "OWN", tmp_path / "own")
     free = psutil.virtual_memory()._replace(available=1000 * GIB)

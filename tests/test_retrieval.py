@@ -1,4 +1,4 @@
-"""The trained content lookup: gradients, the route by the cross matrix, optimizers, twins."""
+"""The trained content lookup: gradients, the cross matrix, optimizers and equivalent runs."""
 
 import math
 from collections.abc import Callable
@@ -179,7 +179,7 @@ def test_descent_by_products_is_descent_on_the_projections(loss: Loss) -> None:
     new_q, new_k, _ = explicit_run(
         w_q, w_k, scale=scale, loss=loss, steps=[descent(rate), descent(rate)]
     )
-    # 30 steps, each a contraction or nearly so, of some hundred roundings of 1e-16.
+    # 30 steps, each a contraction or nearly so, of about a hundred roundings of 1e-16.
     for mine, expected in (
         (fast.cross, new_q @ new_k.T), (fast.of_q, new_q @ new_q.T), (fast.of_k, new_k @ new_k.T)
     ):  # fmt: skip
@@ -299,7 +299,7 @@ def test_a_run_that_diverges_says_so_and_has_no_numbers() -> None:
 
 
 def start(size: float, scale: float) -> Point:
-    """What is measured at projections of a size, before any step."""
+    """Return the measurements for projections of a size, before any step."""
     w_q, w_k = (size * w for w in projections())
     with np.errstate(over="ignore", invalid="ignore"):
         (point,) = lookup.train(

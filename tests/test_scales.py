@@ -1,4 +1,4 @@
-"""Scale rules: formulas written again, finite differences, and what holds for all inputs."""
+"""Scale rules: independent formulas, finite differences, and properties for all inputs."""
 
 import math
 
@@ -53,7 +53,7 @@ FACTORS = {
     "twice": lambda d, n: 1 / math.sqrt(d) / math.sqrt(d),
     "integer_sqrt": lambda d, n: 1 / max(root for root in range(1, 99) if root * root <= d),
 }
-"""The named entries that are a factor of the sizes, written again."""
+"""The named entries that are a factor of the sizes, implemented independently."""
 
 # The cap and the scales are such that the nonlinear part matters: with scores of sd √11 it bends
 # logits of 2, not of 50.
@@ -266,7 +266,7 @@ def test_the_mean_factor_is_the_mean_over_visible_pairs(entry, make_mask):
     # The factor is what logits grow by with the score: here from the pair's own small score.
     uncapped = entry | {"cap": 1e9} if entry["rule"] == "soft_cap" else entry
     each = [one_logit(uncapped, q, k, i, j, seen) / np.dot(q[i], k[j]) for i, j in pairs]
-    # Quotients of numbers that carry some 10 roundings; the cap bends by (1e-8)² at most.
+    # Quotients of numbers that carry about 10 roundings; the cap bends by (1e-8)² at most.
     assert made(entry).mean_factor(q, k, mask) == pytest.approx(np.mean(each), rel=1e-13)
 
 
@@ -349,7 +349,7 @@ def test_key_norm_sum_does_not_see_a_common_length_of_the_keys(pair, exponent):
 @property_test
 @given(pair=vectors)
 def test_key_norm_sum_logits_of_one_query_are_bounded_by_its_length_in_total(pair):
-    # Σ|q·k_j| ≤ |q| Σ|k_j|, up to the rounding of some 20 operations.
+    # Σ|q·k_j| ≤ |q| Σ|k_j|, up to the rounding of about 20 operations.
     q, k = pair
     logits = made(RULES["key_norm_sum"]).logits(scores(q, k), q, k)
     total = np.sum(np.abs(logits), axis=-1)

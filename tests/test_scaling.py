@@ -1,4 +1,4 @@
-"""The scaling experiment: cells are the draw that their key says, columns the contract's."""
+"""The scaling experiment: cells are the draws of their keys, columns those of the contract."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""What comes from outside is data: never code, never a command, never a path out of results/."""
+"""External input is data: never code, never a command, never a path outside results/."""
 
 import ast
 import csv
@@ -25,7 +25,7 @@ SOURCES = sorted(
 )
 
 MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shelve", "code"}
-"""What makes objects, or runs, of bytes that it reads."""
+"""Modules that build objects, or execute code, from bytes that they read."""
 
 CALLS = {
     "eval", "exec", "compile", "os.system", "os.popen", "subprocess.getoutput",
@@ -54,7 +54,7 @@ def snakefiles() -> str:
 
 
 def shell_commands() -> list[str]:
-    """The text of every `shell:` of the rules."""
+    """Return the text of every `shell:` of the Snakefile."""
     text = snakefiles()
     found = re.findall(r"^ +shell:\n((?: +(?:#|[f'\"]).*\n)+)", text, flags=re.MULTILINE)
     return [re.sub(r"^ +#.*\n", "", one, flags=re.MULTILINE) for one in found]

@@ -1,4 +1,4 @@
-"""Series: what stands together, and which arm is which."""
+"""Series: how rows are grouped, and how scale rules are recognized."""
 
 import pandas as pd
 import pytest

@@ -73,7 +73,7 @@ class Machine:
         )  # fmt: skip
 
     def calls(self) -> list[str]:
-        """Return which of its commands uv was called with, and forget them."""
+        """Return the commands with which uv was called, and forget them."""
         found = self.log.read_text(encoding="utf-8").split("\n")[:-1] if self.log.exists() else []
         self.log.unlink(missing_ok=True)
         return [line.split()[0] for line in found if line != "--version"]
@@ -209,7 +209,7 @@ def test_a_set_up_that_fails_ends_with_one_line_and_the_next_one_starts_over(
 
 @pytest.fixture
 def without_uv(machine: Machine) -> Machine:
-    """A machine without uv, and with an index of packages that has it."""
+    """Return a machine without uv, and with a package index that has it."""
     (machine.bin / "uv").unlink()
     if importlib.util.find_spec("ensurepip") is None:
         pytest.skip("this Python cannot make an environment with pip")

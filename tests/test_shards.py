@@ -1,4 +1,4 @@
-"""Shards: every cell exactly once, and only what no shard on disk holds yet is new."""
+"""Shards: every cell exactly once; only cells that no shard on disk holds are new."""
 
 from pathlib import Path
 from typing import Any

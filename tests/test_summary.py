@@ -1,4 +1,4 @@
-"""Summary: one row per axes and metric, and the gate between measurement and theory."""
+"""Summary: one row per axes and metric, and the agreement test of measurement and theory."""
 
 import math
 from pathlib import Path

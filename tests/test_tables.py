@@ -1,4 +1,4 @@
-"""Tables on disk: exact text, whole-or-absent writes, seals that notice damage."""
+"""Tables on disk: exact text, atomic writes, and seals that detect damage."""
 
 import math
 from pathlib import Path

@@ -1,8 +1,8 @@
-"""Exact theory: closed cases first, then what always holds, then independent integrals, then luck.
+"""Exact theory: closed cases, properties, independent integrals, and sampling.
 
-The oracles share no formula with the module: two keys are one integral over the difference of
-two normals, three keys a double integral over the two gaps, more keys an adaptive quadrature on
-another route to the entropy, and a plain sampled softmax with its gradients.
+The reference values share no formula with the module: two keys are one integral over the
+difference of two normals, three keys a double integral over the two gaps, more keys an adaptive
+quadrature with another formula for the entropy, and a plain sampled softmax with its gradients.
 """
 
 import math
@@ -28,7 +28,7 @@ SIGMAS = np.array([0.0, 0.01, 0.3, 0.999, 1.0, 1.7, 3.0, 4.0, 6.0, 11.0, 37.0, 2
 
 
 def weight_functionals(p: Any, x: Any, log: Any = np.log) -> dict[str, Any]:
-    """The fields of GivenSigma for one vector of weights, written as in their definitions."""
+    """Compute the fields of GivenSigma for one vector of weights, from their definitions."""
     top = max(p)
     mean_x = sum(a * b for a, b in zip(p, x, strict=True))
     sum_sq, sum_cube = sum(a**2 for a in p), sum(a**3 for a in p)
@@ -148,7 +148,7 @@ def test_means_obey_the_inequalities_of_every_softmax(n_k: int, sigma: float) ->
 @pytest.mark.parametrize("n_k", N_KEYS)
 def test_fields_computed_apart_agree_where_they_are_one_identity(n_k: int) -> None:
     m = given_sigma(SIGMAS, n_k)
-    # Sums of numbers up to 1: absolute errors of some 1e-14, the relative ones of the parts.
+    # Sums of numbers up to 1: absolute errors of about 1e-14, the relative ones of the parts.
     np.testing.assert_allclose(m.sum_sq_weights + m.sum_sq_weights_gap, 1, rtol=2e-13)
     np.testing.assert_allclose(m.max_weight + m.max_weight_gap, 1, rtol=5e-13)
     jacobian = m.sum_sq_weights - 2 * m.sum_cube_weights + m.sum_sq_weights_squared
@@ -289,7 +289,7 @@ def test_a_halved_step_changes_no_average_over_queries(
 def test_the_law_of_the_query_norm_has_the_moments_of_chi() -> None:
     for d_k in (1.0, 2.7, 13.0, 63.0, 64.0, 4096.0, 1e6):
         norm, probability = theory_expectations._query_norms(d_k, 1.0)
-        # The moments of |q|^2: d, and d (d + 2). Rounding: a log density of some 40 nats.
+        # The moments of |q|^2: d, and d (d + 2). Rounding: a log density of about 40 nats.
         assert probability @ norm**2 == pytest.approx(d_k, rel=1e-13)
         assert probability @ norm**4 == pytest.approx(d_k * (d_k + 2), rel=1e-13)
         # The first moment sees the odd part too, by lgamma: relative error d_k * 1e-16 or so.
@@ -376,7 +376,7 @@ def test_the_other_rms_gradients_never_fall_below(gradient: theory_expectations.
 
 
 def sampled(n_k: int, d_k: int, scale: float, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """One value per draw of (Q, K, V, G): plain softmax attention and its backward pass."""
+    """Return one value per draw of (Q, K, V, G): plain softmax attention and its backward pass."""
     draws, n_q, d_v = 12_000, 2, 3
     q, k, v, g = (
         rng.standard_normal((draws, *shape))
@@ -422,7 +422,7 @@ def test_means_match_a_sampled_softmax_and_its_gradients() -> None:
             for name, value in values.items():
                 error = value.mean() - getattr(exact, name)
                 z_scores.append(error / (value.std() / math.sqrt(len(value))))
-    # 180 z-scores, of which some 60 are independent (15 cells, a few directions in each): 4 sd
+    # 180 z-scores, of which about 60 are independent (15 cells, a few directions in each): 4 sd
     # has odds of 1 in 250, and the rms an sd of 0.09.
     assert np.abs(z_scores).max() < 4
     assert 0.7 < math.sqrt(np.mean(np.square(z_scores))) < 1.3

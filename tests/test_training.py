@@ -1,4 +1,4 @@
-"""The training experiment: its cells, best rates, twins, claims and figures."""
+"""The training experiment: its cells, best rates, equivalent runs, claims and figures."""
 
 import csv
 import itertools
@@ -20,7 +20,7 @@ from sqrtdk.config import errors, limits
 from sqrtdk.config import run as config_run
 from sqrtdk.experiments import cells
 from sqrtdk.experiments.training import claims as training_claims
-from sqrtdk.experiments.training import equivalence, rates
+from sqrtdk.experiments.training import equivalence, pivot, rates
 from sqrtdk.experiments.training import figures as training_figures
 from sqrtdk.experiments.training import measure as training
 from sqrtdk.figures import style
@@ -45,7 +45,7 @@ def rows(**changes: Any) -> list[tables.Row]:
 
 
 def as_text(found: list[tables.Row], **at: Any) -> list[str]:
-    """The lines of the rows at these values of their axes, as a table has them."""
+    """Return the lines of the rows at these values of their axes, as in a table."""
     kept = [row for row in found if all(row[name] == value for name, value in at.items())]
     assert kept
     order = sorted(kept, key=tables.axes_of(training.COLUMNS))
@@ -231,7 +231,7 @@ def test_a_run_is_refused_by_the_memory_of_its_lists(monkeypatch: pytest.MonkeyP
 
 
 def runs(cells_: dict[tuple[str, float], list[float]], steps: int = 40) -> pd.DataFrame:
-    """A runs.csv by (scale rule, rate): steps to 90 % of each seed, inf where not reached."""
+    """Return a runs.csv by (scale rule, rate): steps to 90 % of each seed, inf if not reached."""
     found = []
     for (arm, rate), seeds in cells_.items():
         for seed, reached in enumerate(seeds):
@@ -755,8 +755,8 @@ def test_the_map_has_the_number_of_every_cell() -> None:
 
 
 def test_the_page_tables_best_rates_and_what_was_not_reached() -> None:
-    table = pivots.of_best_rates(rates_table({16: (2.0, 1.5, 3.0), 1024: (INF, 30.0, INF)}))
-    steps, rate = pivots.pivots("training", table, {"scaling": ["off", "on"]}, pivots.BEST_RATES)
+    table = pivot.summarized(rates_table({16: (2.0, 1.5, 3.0), 1024: (INF, 30.0, INF)}))
+    steps, rate = pivots.pivots("training", table, {"scaling": ["off", "on"]}, pivot.COLUMNS)
     ((_, found),) = steps.blocks
     assert [[cell.mean for cell in line] for _, line in found] == [
         ["20", "10"],

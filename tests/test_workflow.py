@@ -257,7 +257,7 @@ def test_damaged_shards_are_named_and_made_again_and_no_other(
     done = snakemake(tmp_path, table(), *tiny)
     assert done.returncode == 0, done.stderr
     for path in victims:
-        line = f"sqrtdk: {path.relative_to(tmp_path)} is damaged; what it held is computed again"
+        line = f"sqrtdk: {path.relative_to(tmp_path)} is damaged; its cells are computed again"
         assert line in done.stderr
         assert line in dry.stderr
         # The damaged file is evidence; the cells are where the next one of its name is.
@@ -418,12 +418,12 @@ def test_a_second_run_at_the_same_time_is_refused_and_a_dry_run_is_not(tmp_path:
         (["--config", "d.k=4"], "must start with a valid identifier"),
         (["--config", "d_k"], "name=value pairs"),
         (["--cofig", "d_k=4"], "unrecognized arguments: --cofig; did you mean --config?"),
-        (["--config", "d_k=#"], "'d_k=#' has a comment for its value"),
+        (["--config", "d_k=#"], "'d_k=#' has a comment as its value"),
         (["--configfile", "missing.yaml"], "No such file or directory: 'missing.yaml'"),
         (["--configfile", "broken.yaml"], "broken.yaml: line 1: expected"),
         (["--configfile", "."], "Is a directory: '.'"),
         (["--configfile", "latin.yaml"], "can't decode byte"),
-        (["results/shards/scaling/x.csv"], "is no shard of this configuration"),
+        (["results/shards/scaling/x.csv"], "is not a shard of this configuration"),
         (["--configfile", "twice.yaml"], "d_k is given twice"),
         (["scalng"], "unknown target 'scalng'; known: all, scaling, "),
         (["scalng"], "did you mean scaling?"),
@@ -482,7 +482,7 @@ for module in sys.argv[1:]:
 
 
 def test_what_a_rule_lists_is_what_its_module_imports() -> None:
-    # The interpreter's own word, against the closure that `sources` reads from the source.
+    # The interpreter's own word, against the closure that `code_digest` reads from the source.
     done = subprocess.run(
         [sys.executable, "-c", IMPORTS, *modules()],
         env=environment(), capture_output=True, text=True, check=True,

@@ -1,8 +1,8 @@
-"""Python's own start-up hook: faults that a campaign asks for, in every process of a run.
+"""Python's start-up hook: the faults of a campaign, in every process of a run.
 
 `FAULT_FILE`, a regular expression of a path, and `FAULT_MOMENT`, one of the names below, kill the
-whole process group inside the writing of that file. `FAULT_NO_LOCKS` makes the file system one
-without locks. Without these variables nothing happens.
+whole process group inside the writing of that file. `FAULT_NO_LOCKS` makes the file system behave
+as one without locks. Without these variables nothing happens.
 """
 
 import builtins
@@ -24,12 +24,12 @@ def die() -> NoReturn:
 
 
 def is_meant(path: Any) -> bool:
-    """Whether a path is the file, or the one that becomes it."""
+    """Return whether a path is the file, or the temporary file that becomes it."""
     return FILE is not None and re.search(FILE, str(path)) is not None
 
 
 def opened(open_: Any) -> Any:
-    """`open` that dies when the file was created and is still empty."""
+    """Wrap `open` to die when the file was created and is still empty."""
 
     def deadly(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
         result = open_(file, mode, *args, **kwargs)
@@ -41,7 +41,7 @@ def opened(open_: Any) -> Any:
 
 
 def created(open_: Any) -> Any:
-    """`os.open` that dies when the file was created."""
+    """Wrap `os.open` to die when the file was created."""
 
     def deadly(file: Any, flags: int, *args: Any, **kwargs: Any) -> Any:
         result = open_(file, flags, *args, **kwargs)
@@ -53,7 +53,7 @@ def created(open_: Any) -> Any:
 
 
 def half(fsync: Any) -> Any:
-    """`fsync` that dies with half of the file on disk."""
+    """Wrap `fsync` to die with half of the file on disk."""
 
     def deadly(handle: int) -> None:
         if is_meant(os.readlink(f"/proc/self/fd/{handle}")):
@@ -65,7 +65,7 @@ def half(fsync: Any) -> Any:
 
 
 def named(replace: Any, *, after: bool) -> Any:
-    """`replace` that dies just before or just after the file gets its name."""
+    """Wrap `replace` to die just before or just after the file gets its name."""
 
     def deadly(source: Any, target: Any, **kwargs: Any) -> None:
         if after or not is_meant(target):
@@ -77,7 +77,7 @@ def named(replace: Any, *, after: bool) -> Any:
 
 
 if MOMENT == "opened":
-    # pathlib has it by the one name, everything else by the other.
+    # pathlib uses one name, everything else the other.
     io.open = builtins.open = opened(open)
     os.open = created(os.open)
 elif MOMENT == "half":
@@ -88,7 +88,7 @@ elif MOMENT in ("before", "after"):
 if "FAULT_NO_LOCKS" in os.environ:
 
     def refuse(*_: Any) -> NoReturn:
-        """What file systems without locks answer."""
+        """Fail like file systems without locks."""
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     fcntl.flock = refuse

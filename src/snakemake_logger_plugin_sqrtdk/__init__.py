@@ -1,4 +1,4 @@
-"""The name under which Snakemake finds sqrtdk's way of reporting a run: `--logger sqrtdk`."""
+"""The Snakemake logger plugin `--logger sqrtdk`: sqrtdk's progress lines and one-line errors."""
 
 import argparse
 import os

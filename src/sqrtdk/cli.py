@@ -1,4 +1,4 @@
-"""The by-hand command: one configuration in, the rows of its cells out.
+"""Run cells by hand: one configuration in, the rows of its cells out.
 
     python -m sqrtdk.run d_k=64 seed=3 scaling=off
     python -m sqrtdk.run --multirun d_k=16,64 seed='range(0,5)' scaling=on,off out=rows.csv
@@ -35,18 +35,18 @@ VALUED = {
     **dict.fromkeys(("--cfg", "-c"), ("job", "hydra", "all")),
     **dict.fromkeys(("--info", "-i"), ("all", "config", "defaults", "defaults-tree", "plugins")),
 }
-"""Options of Hydra that take a value, which may stand apart from them, and the values."""
+"""Hydra options that take a value, also as the next word, and the allowed values."""
 
 OPTIONS = ("--multirun", "-m", "--resolve", "--hydra-help", "--version", *VALUED)
-"""Those that there are: what is left reads other configurations, which may name Python to call."""
+"""Allowed Hydra options. The other ones can load configurations that execute Python."""
 
 MISTAKES = (ConfigError, HydraException, OmegaConfBaseException, OSError)
 
 
 def measure(run: config_run.Run) -> tuple[list[Row], tuple[Column, ...]]:
-    """Every row of a run of one experiment, in order, and the table's columns."""
+    """Return every row of a run of one experiment, in order, and the table's columns."""
     if len(run.settings) != 1:
-        raise ConfigError(f"experiments: by hand one at a time: {' or '.join(run.settings)}")
+        raise ConfigError(f"experiments: this command takes one: {' or '.join(run.settings)}")
     ((experiment, settings),) = run.settings.items()
     module = EXPERIMENTS[experiment]
     found: list[Row] = []
@@ -58,7 +58,7 @@ def measure(run: config_run.Run) -> tuple[list[Row], tuple[Column, ...]]:
 
 
 def show(rows: list[Row], columns: tuple[Column, ...], *, header: bool) -> None:
-    """Print rows: CSV, or a list with units where a person watches. Raises OSError."""
+    """Print rows: as CSV, or on a terminal as a list with units. Raises OSError."""
     say = stdio.say
     if not sys.stdout.isatty():
         lines = tables.text(rows, columns)
@@ -71,7 +71,7 @@ def show(rows: list[Row], columns: tuple[Column, ...], *, header: bool) -> None:
 
 
 def main() -> None:
-    """Run Hydra on the command line; every mistake there ends in one line and exit code 2."""
+    """Run Hydra on the command line; user errors end in one line and exit code 2."""
     stdio.ensure()
     command_line.check_code()
     if {"--help", "-h"} & set(sys.argv[1:]):
@@ -80,7 +80,7 @@ def main() -> None:
         except OSError as error:
             errors.answer(error)
         return
-    # Hydra then raises its errors instead of printing them, so that they are answered here.
+    # Makes Hydra raise its errors instead of printing them, so that they are reported here.
     os.environ["HYDRA_FULL_ERROR"] = "1"
     done: list[Row] = []
     table: tuple[Column, ...] = ()
@@ -105,12 +105,12 @@ def main() -> None:
             refuse_clash(rows, columns, done, table)
             table = columns
         except MISTAKES as error:
-            # Hydra would print a line of its own before the exception left it.
+            # Hydra would print its own line before passing the exception on.
             errors.answer(error)
         try:
             show(rows, table, header=not done)
         except OSError as error:
-            # The file is written all the same.
+            # The file is still written.
             unprinted = error
         done.extend(rows)
 
@@ -123,14 +123,14 @@ def main() -> None:
         if sum(word.startswith("out=") and "," in word for word in overrides):
             raise config_errors.refuse("out", overrides, "one file for all rows of a sweep")
         with tempfile.TemporaryDirectory() as scratch:
-            # Hydra writes a record of a sweep; what a person asked for goes to `out`.
+            # Hydra writes a record of a sweep, which is not needed: the rows go to `out`.
             kept = [f"hydra.sweep.dir={scratch}"] if sweep else []
             sys.argv[1:] = [*options, *kept, *checked]
             job()
         if out is not None:
             done.sort(key=tables.axes_of(table))
             atomic.write_atomically(out, tables.text(done, table))
-        # Who asked for a file has it, and `| head -1` has read what it wanted.
+        # With `out` the file is complete, and `| head -1` closes the pipe on purpose.
         if unprinted is not None and not (out and isinstance(unprinted, BrokenPipeError)):
             raise unprinted
     except (*MISTAKES, ValueError) as error:
@@ -141,12 +141,9 @@ def main() -> None:
 def refuse_clash(
     rows: list[Row], columns: tuple[Column, ...], done: list[Row], table: tuple[Column, ...]
 ) -> None:
-    """Refuse rows of a sweep that do not go into one table with those before.
-
-    Raises ConfigError.
-    """
+    """Raise ConfigError if rows of a sweep do not fit into one table with the previous ones."""
     if done and columns != table:
-        raise ConfigError("experiments: a sweep takes one; each has its own columns")
+        raise ConfigError("experiments: a sweep takes one, because each has its own columns")
     axes = tables.axes_of(columns)
     seen = {axes(row) for row in done}
     for row in rows:
@@ -156,7 +153,7 @@ def refuse_clash(
 
 
 def check_options(words: Sequence[str]) -> None:
-    """Refuse options that there are not, and values that they do not take. Raises ConfigError."""
+    """Raise ConfigError for unknown options, and for values that an option does not take."""
     for place, word in enumerate(words):
         option, given, value = word.partition("=")
         if not word.startswith("-"):
@@ -173,7 +170,7 @@ def check_options(words: Sequence[str]) -> None:
 
 
 def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Hydra's options, with the values of those that take one, and the overrides."""
+    """Return Hydra's options, with their values, and the overrides."""
     options: list[str] = []
     overrides: list[str] = []
     takes = False
@@ -198,7 +195,7 @@ def _out(value: object) -> Path | None:
 
 
 def _is_rows(path: Path) -> bool:
-    """Whether a file begins with the header of an experiment's rows."""
+    """Return whether a file begins with the header of an experiment's rows."""
     with path.open("rb") as file:
         first = file.readline(10_000).rstrip(b"\n").decode(errors="replace")
     headers = (",".join(c.name for c in one.columns) for one in EXPERIMENTS.values())

@@ -1,8 +1,8 @@
-"""Find where caches go and what a user is called, on machines that have neither for this user.
+"""Find a writable cache folder and a user name on machines that provide neither.
 
-A container that runs as an unknown user id has no name for it, and often no home that can be
-written to. pip, uv, matplotlib and Snakemake need both. Standard library only: `run.py` calls this
-before anything is installed.
+A container that runs as an unknown user id has no name for it, and often no writable home. pip,
+uv, matplotlib and Snakemake need both. Standard library only: `run.py` calls this before anything
+is installed.
 """
 
 import getpass
@@ -15,7 +15,7 @@ CACHES = {
     "PIP_CACHE_DIR": "~/.cache/pip",
     "UV_CACHE_DIR": "~/.cache/uv",
 }
-"""Variables that name a cache, and the folder that is used where one is not set."""
+"""Variables that name a cache, and the folder that is used if one is not set."""
 
 NAMES = ("LOGNAME", "USER", "LNAME", "USERNAME")
 """Variables that Python takes the user's name from."""
@@ -24,8 +24,8 @@ NAMES = ("LOGNAME", "USER", "LNAME", "USERNAME")
 def variables(folder: str) -> dict[str, str]:
     """Return the environment variables to set so that caches and the user's name exist.
 
-    Caches that cannot be written to go into `folder`, or into a new temporary folder if `folder`
-    cannot be written to either. What works already is not in the result, which is usually empty.
+    A cache that is not writable goes into `folder`, or into a new temporary folder if `folder`
+    is not writable either. Variables that already work are left out; usually all of them do.
     """
     found = {}
     if not any(os.environ.get(name) for name in NAMES):
@@ -54,7 +54,7 @@ def _cache(name: str, usual: str) -> str:
 
 
 def _writable(folder: str) -> bool:
-    """Return whether files can be made in a folder, or in the one that it would be created in."""
+    """Return whether files can be created in a folder, or in the folder that would contain it."""
     while not os.path.lexists(folder) and os.path.dirname(folder) != folder:
         folder = os.path.dirname(folder)
     try:

@@ -1,8 +1,8 @@
 """The vocabulary: every configuration key, with its type, range, unit and meaning.
 
 A key is an override on the command line, a column of the tables, an axis label and a term of the
-report, and all four read it from here. An experiment lists the keys that it has; `config` checks
-values against them. This module imports nothing heavy, because every shard job reads it.
+report. All four read it from here. An experiment lists the keys that it has; `config` checks
+values against them. This module imports nothing heavy, because every shard job imports it.
 """
 
 from collections.abc import Callable
@@ -16,9 +16,9 @@ DTYPES = ("float64", "float32")
 class Key:
     """One configuration key.
 
-    `kind` is what one value is: a whole number, a number above 0, a member of `choices`, or the
+    `kind` is the type of one value: a whole number, a number above 0, a member of `choices`, or the
     name of an entry of the configuration's mapping `named_in`. An axis takes one value or a list
-    of values. `minimum` and `maximum` are of whole numbers.
+    of values. `minimum` and `maximum` apply to whole numbers.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Key:
 
     @property
     def allowed(self) -> str:
-        """The permitted values in words, as error messages and `--help` print them."""
+        """Describe the allowed values, as error messages and `--help` print them."""
         if self.kind == "whole":
             top = "" if self.maximum is None else f" to {self.maximum}"
             one = f"whole numbers from {self.minimum}{top}"
@@ -52,12 +52,13 @@ class Column:
 
     `pool` is how seeds are averaged: `mean` is the arithmetic mean; `rms` is the quadratic mean,
     for columns whose mean *square* is the quantity that theory gives; `median` is the median over
-    seeds, for quantiles of row norms, which spread over decades, so that the few largest seeds
-    would decide an arithmetic mean.
+    seeds, for quantiles of row norms, which span decades, so that the few largest seeds would
+    decide an arithmetic mean.
 
-    `counted` is for a share that is a count over a number of things: that number, as factors, each
-    the name of an axis or a number. The first factor is the number of things that may be taken as
-    independent inside one cell. Other shares, such as a normalized entropy, have none.
+    `counted` is for a share that is a count over a number of things. It gives that number as
+    factors, each the name of an axis or a number. The first factor is the number of things that
+    may be treated as independent inside one cell. Other shares, such as a normalized entropy, have
+    no factors.
 
     An `optional` column may be empty where its meaning says so; anywhere else an undefined value
     is an error.
@@ -74,7 +75,7 @@ class Column:
 
 
 def axis_column(key: Key) -> Column:
-    """The column in which a key's value stands."""
+    """Return the column that holds a key's value."""
     read = {"whole": int, "number": float}.get(key.kind, str)
     return Column(key.name, key.meaning, key.unit, read=read, axis=True)
 

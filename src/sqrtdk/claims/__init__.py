@@ -1,1 +1,1 @@
-"""The engine that judges claims."""
+"""Judge claims: their definition, the findings, and the ledger of verdicts."""

@@ -16,7 +16,7 @@ NOT_MEASURED = "not measured"
 VERDICTS = (TRUE, CONDITIONAL, FALSE, NOT_MEASURED)
 
 BETWEEN = " | "
-"""Separates two series of `numbers`: no number, name or word of ours contains it."""
+"""Separates two series of `numbers`; no number, name or sentence contains it."""
 
 COLUMNS = (
     Column("claim", "Short name of the claim.", read=str, axis=True),
@@ -67,16 +67,12 @@ COLUMNS = (
 class Claim:
     """A statement and how it is judged.
 
-    `source` says whose statement it is: the chapter's, in its words as far as they are quoted, or
+    `source` is the origin of the statement: the chapter, in its words as far as they are quoted, or
     ours. `vectors` restricts it to one kind of queries and keys; `about` are the kinds that an
-    unconditional "true" has to rest on. `subjects` makes what is judged from an experiment's
-    settings and table. `also` names experiments of the same shape whose subjects count too, where
-    a run has them. `table` is the table of the experiment that decides. `lacking` is the reason
-    where the experiment has nothing to judge. `caveat` is a condition that no run can remove.
-
-    `experiment` is set from the folder that the claim is in. `lead` is its place among the findings
-    that open the report, if it is one of them. The claim with the `role` of a gate compares
-    measurement with theory.
+    unconditional "true" needs. `subjects` returns the subjects to judge from an experiment's
+    settings and table. `also` names experiments of the same shape whose subjects count too, if a
+    run has them. `table` is the table of the experiment that decides. `lacking` is the reason if
+    the experiment has nothing to judge. `caveat` is a condition that no run can remove.
     """
 
     claim: str

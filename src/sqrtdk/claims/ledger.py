@@ -1,9 +1,9 @@
 """Judge statements about attention, the chapter's and ours, from the tables of a run.
 
-A claim is judged series by series (a series is everything but d_k and the scale rule) by a rule
+A claim is judged series by series (a series is everything but d_k and the scale rule) with a rule
 that is stated in words before any number. Only the sentences and the rules are written by hand:
 other tables give other verdicts. If a run cannot decide, the verdict is "not measured", with the
-reason. More seeds of the same truth decide what was open, and do not turn a verdict round;
+reason. More seeds of the same truth decide open verdicts, but do not reverse decided ones.
 docs/verdicts.md has the simulated error rates.
 """
 
@@ -23,7 +23,7 @@ from sqrtdk.storage import tables
 def judge(claim: Claim, own: Sequence[Subject], also: Sequence[Subject] = ()) -> tables.Row:
     """Return one row of the ledger, from the subjects of the claim's own experiment and of others.
 
-    Never raises for a grid that is too small: the row says so.
+    Never raises for a grid that is too small; the row says so.
     """
     readings: list[tuple[Subject, Reading]] = []
     lacking: dict[str, list[Subject]] = {}
@@ -60,7 +60,7 @@ def judge(claim: Claim, own: Sequence[Subject], also: Sequence[Subject] = ()) ->
         return base | empty | {"answer": f"Not measured: {condition}."}
     wanted = verdict != FALSE
     agreeing = [pair for pair in readings if pair[1].holds is wanted]
-    # The claim's own grid and unrelated inputs first: they make the answers comparable.
+    # The claim's own grid and unrelated inputs come first, so that answers are comparable.
     mine = [pair for pair in agreeing if any(pair[0] is one for one in own)] or agreeing
     agreeing = [pair for pair in mine if pair[0].unrelated] or mine
     shown_series, shown = agreeing[len(agreeing) // 2]
@@ -80,7 +80,7 @@ def _verdict(
 ) -> tuple[str, str]:
     """Return the verdict of all series together, and the condition or the reason.
 
-    What is open may turn out either way, so nothing is false while another series may still hold.
+    An open series may turn out either way, so nothing is false while one is open or holds.
     """
     by = {
         state: [one for one, reading in readings if reading.holds is state]
@@ -106,7 +106,7 @@ def _verdict(
 
 
 def _conditions(readings: Iterable[tuple[Subject, Reading]]) -> list[str]:
-    """Return the conditions of the series that hold; what all of them share is said once."""
+    """Return the conditions of the series that hold; a shared condition appears once."""
     holding = [(one, reading.condition) for one, reading in readings if reading.holds]
     if len({condition for _, condition in holding}) == 1:
         return list(filter(None, [holding[0][1]]))
@@ -114,7 +114,7 @@ def _conditions(readings: Iterable[tuple[Subject, Reading]]) -> list[str]:
 
 
 def _limits(claim: Claim, judged: Sequence[Subject]) -> list[str]:
-    """Return what the run cannot know of the claim: inputs, sizes and types that it lacks."""
+    """Return the limits of a run for the claim: inputs, sizes and types that it lacks."""
     kinds = {"unrelated" if one.unrelated else "related" for one in judged}
     missing = [kind for kind in claim.about if kind not in kinds]
     parts = [
@@ -132,7 +132,7 @@ def _limits(claim: Claim, judged: Sequence[Subject]) -> list[str]:
 
 
 def absent(experiment: str) -> str:
-    """Return the reason of a claim whose experiment a run does not have."""
+    """Return the reason for a claim whose experiment a run does not have."""
     return f"the run has no experiment {experiment}"
 
 

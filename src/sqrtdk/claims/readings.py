@@ -1,4 +1,4 @@
-"""Define what a claim is judged by and what a judge finds; thresholds and three-valued logic."""
+"""Define subjects and readings of claims, thresholds, and helpers for judges."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -23,10 +23,10 @@ SHOWN = 4
 SLOPE_TOLERANCE, ONE_HOT, STABLE, FACTOR = 0.05, 0.9, 0.10, 2
 
 SELECTS = 0.5
-"""A weight above it is more than all other keys have together."""
+"""A weight above this is more than that of all other keys together."""
 
 LOSS = 0.5
-"""Less than this share of what attention has with scaling is a great deal less."""
+"""Less than this share of the value with scaling counts as a great deal less."""
 
 ROUNDING = 16
 """Rounding of a sum of n_k weights stays below this many times n_k eps: each of its n_k additions
@@ -48,22 +48,22 @@ FAR = (
 
 
 class Subject(Protocol):
-    """What a claim is judged by, such as a `Series` or a `Whole` table."""
+    """The evidence for a claim, such as a `Series` or a `Whole` table."""
 
     @property
     def label(self) -> str:
-        """Name of the subject among others of its claim; empty where there is only one."""
+        """Return the name of the subject among others of its claim; empty if there is only one."""
 
     @property
     def unrelated(self) -> bool:
-        """Whether it is about unrelated queries and keys."""
+        """Return whether it is about unrelated queries and keys."""
 
 
 class Reading(NamedTuple):
-    """What one subject says about a claim.
+    """The finding of one subject about a claim.
 
-    `holds` is None where the intervals are too wide. `distance` is how far the decisive `value`
-    is from another answer.
+    `holds` is None if the intervals are too wide. `distance` is how far the decisive `value` is
+    from another verdict.
     """
 
     holds: bool | None
@@ -76,14 +76,14 @@ class Reading(NamedTuple):
 
 
 def few(texts: list[str], what: str) -> list[str]:
-    """Return at most `SHOWN` of the texts, spread over them, and how many more there are."""
+    """Return at most `SHOWN` of the texts, evenly spaced, and how many more there are."""
     if len(texts) <= SHOWN:
         return texts
     return [*spread(texts, SHOWN), f"{len(texts) - SHOWN} more {what}"]
 
 
 def at_head(curve: Curve) -> tuple[int, Estimate]:
-    """Return the point at the chapter's d_k, or the last one where the grid does not have it."""
+    """Return the point at the chapter's d_k, or the last one if the grid does not have it."""
     return (HEAD, curve[HEAD]) if HEAD in curve else last(curve)
 
 
@@ -95,9 +95,9 @@ def join(*conditions: str) -> str:
 def reaches(
     curve: Curve, level: float, *, above: bool, what: str
 ) -> tuple[bool | None, Estimate | None, str]:
-    """Return whether the curve ends beyond the level, the d_k from which on, and the condition.
+    """Return whether the curve ends past the level, the d_k where it crosses, and the condition.
 
-    Raises MissingError where it does not, but the grid ends too early to deny it.
+    Raises MissingError if it does not, but the grid ends too early to refute it.
     """
     _, end = last(curve)
     holds = beyond(end, level, above=above)
@@ -113,15 +113,15 @@ def reaches(
 
 
 def _early(curve: Curve, level: float, *, above: bool) -> bool:
-    """Return whether the curve is surely beyond the level at every d_k of 64 or more.
+    """Return whether the curve is surely past the level at every d_k of 64 or more.
 
-    Where the intervals leave that open it is not: more seeds may only remove a condition.
+    If the intervals leave that open it is not: more seeds may only remove a condition.
     """
     return all(beyond(x, level, above=above) for d_k, x in curve.items() if d_k >= HEAD)
 
 
 def beginning(onset: Estimate | None, curve: Curve) -> str:
-    """Word from which d_k on a statement holds."""
+    """Say from which d_k on a statement holds."""
     if onset is not None and onset.mean == min(curve):
         return f"above d_k = {min(curve)}"
     return (
@@ -134,7 +134,7 @@ def beginning(onset: Estimate | None, curve: Curve) -> str:
 def steadiness(curve: Curve) -> tuple[Estimate, bool | None]:
     """Return the relative range over d_k, and whether it is below `STABLE`.
 
-    Raises MissingError where it is, but the grid is too small to say so of every d_k.
+    Raises MissingError if it is, but the grid is too small for a rule over all d_k.
     """
     moved = relative_range(curve)
     holds = steady(curve, STABLE)
@@ -144,7 +144,7 @@ def steadiness(curve: Curve) -> tuple[Estimate, bool | None]:
 
 
 def half_gone(curve: Curve, n_k: int) -> str:
-    """Return where half of the possible entropy is gone, in words; empty where none is known."""
+    """Return where half of the possible entropy is lost, in words; empty if unknown."""
     onset = crossing(curve, 0.5)
     if onset is None:
         return ""
@@ -162,9 +162,9 @@ def is_later(off: Curve, on: Curve) -> bool | None:
 
 
 class Grading(NamedTuple):
-    """How much weight keys of known cosine get, at one (n_k, n_q, inputs, dtype), over d_k.
+    """The weights of keys of known cosine, at one (n_k, n_q, inputs, dtype), over d_k.
 
-    `curves` are by arm (`unscaled`, `scaled`), metric and cosine.
+    `curves` are by scale rule (`unscaled`, `scaled`), metric and cosine.
     """
 
     label: str
@@ -181,12 +181,12 @@ class Grading(NamedTuple):
 
 
 def less(a: Estimate, b: Estimate) -> bool | None:
-    """Return whether a is less than b, by intervals that do not touch."""
+    """Return whether a is less than b, decided by the interval of the difference."""
     return beyond(Estimate(b.mean - a.mean, b.low - a.high, b.high - a.low), 0.0, above=True)
 
 
 def parts(*axes: str) -> Callable[[Mapping[str, Any], pd.DataFrame], Sequence[Whole]]:
-    """Return what makes one subject of each combination of some axes, named by those that vary."""
+    """Return a function that makes one subject per combination of axes, named by varying ones."""
 
     def found(settings: Mapping[str, Any], table: pd.DataFrame) -> list[Whole]:
         varying = [name for name in axes if len(set(table[name])) > 1]

@@ -1,1 +1,1 @@
-"""The configuration: composed, checked and resolved."""
+"""Configuration: composed from conf/ by Hydra, checked against the keys, resolved into a `Run`."""

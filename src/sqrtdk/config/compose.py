@@ -17,9 +17,9 @@ def compose(
     config_name: str = "config",
     typed: Iterable[str] = (),
 ) -> Run:
-    """Compose the files of conf/ with Hydra overrides, then plain values on top, and resolve.
+    """Compose the files of conf/ with Hydra overrides, apply plain values on top, and resolve.
 
-    `typed` are the keys among the values that were given on the command line. Raises ConfigError.
+    `typed` are the keys whose values were given on the command line. Raises ConfigError.
     """
     from hydra import compose as hydra_compose
     from hydra import initialize_config_dir

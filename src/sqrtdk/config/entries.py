@@ -12,7 +12,7 @@ from sqrtdk.core import input_laws, scale_rules
 
 ENTRY_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
 NO_NAMES = ("true", "false", "yes", "no", "y", "n", "null", "none", "nan", "inf", "infinity")
-"""Words that YAML, Hydra or Snakemake read as something else than a word."""
+"""Words that YAML, Hydra or Snakemake do not read as text."""
 
 FORMULAS: dict[str, tuple[str, Mapping[str, Callable[..., Any]]]] = {
     "scale_rules": ("rule", scale_rules.RULES),
@@ -22,9 +22,9 @@ FORMULAS: dict[str, tuple[str, Mapping[str, Callable[..., Any]]]] = {
 
 
 def check_entries(mapping: str, value: object) -> dict[str, dict[str, Any]]:
-    """The named entries of `scale_rules` or `input_laws`, checked, defaults filled in.
+    """Check the named entries of `scale_rules` or `input_laws` and fill in their defaults.
 
-    A formula's parameters are its keyword-only ones; their annotations say what is allowed.
+    A formula's parameters are its keyword-only ones. Their annotations define what is allowed.
     """
     word, formulas = FORMULAS[mapping]
     if not isinstance(value, Mapping):
@@ -46,8 +46,8 @@ def check_entries(mapping: str, value: object) -> dict[str, dict[str, Any]]:
             for p in inspect.signature(formulas[formula]).parameters.values()
             if p.kind is p.KEYWORD_ONLY and p.name not in ("d_k", "n_k", "n_q")
         }
-        # Defaults are written out, because the address of a shard has to say all that its
-        # numbers depend on.
+        # Defaults are written out, because the address of a shard must contain everything that
+        # its numbers depend on.
         filled = dict(entry)
         for parameter, item in entry.items():
             if parameter == word:
@@ -70,13 +70,13 @@ def check_entries(mapping: str, value: object) -> dict[str, dict[str, Any]]:
 
 
 def given_parameters(entry: Mapping[str, Any], word: str) -> str:
-    """Return the parameters of an entry, as a message says them after what is wrong."""
+    """Return the parameters of an entry in parentheses, for the end of a message."""
     values = " ".join(f"{name}={value}" for name, value in entry.items() if name != word)
     return f" ({values})" if values else ""
 
 
 def _try(mapping: str, entry: dict[str, Any]) -> None:
-    """Use an entry at the smallest sizes, so that it answers for its parameters."""
+    """Evaluate an entry at the smallest sizes, so that bad parameters raise an error."""
     if mapping == "scale_rules":
         scale_rules.factor(entry, d_k=1, n_k=2)
     else:
@@ -84,7 +84,7 @@ def _try(mapping: str, entry: dict[str, Any]) -> None:
 
 
 def _parameter(where: str, value: object, annotation: Any) -> Any:
-    """Return a value that a formula's annotation allows: float, Literal of words, or None."""
+    """Return a value if a formula's annotation allows it: float, Literal of words, or None."""
     allowed: list[str] = []
     for kind in get_args(annotation) if isinstance(annotation, UnionType) else (annotation,):
         if kind is type(None):

@@ -1,4 +1,4 @@
-"""Name what is wrong with a configuration in one line."""
+"""Build one-line error messages for a configuration."""
 
 import difflib
 import re
@@ -7,25 +7,25 @@ from collections.abc import Iterable, Sequence
 from sqrtdk.system import errors
 
 LISTED = 60
-"""Names that a message lists at most."""
+"""Maximum number of names in a message."""
 
 
 class ConfigError(errors.MistakeError):
-    """A mistake in the configuration; the message is one line for the person who made it."""
+    """An invalid configuration; the message is one line for the user."""
 
 
 def refuse(key: str, value: object, allowed: str, known: Iterable[str] = ()) -> ConfigError:
-    """The error for a bad value: the key, the value, what is allowed and the nearest name."""
+    """Return the error for a bad value: key, value, what is allowed and the nearest name."""
     return ConfigError(
         f"{key}: {errors.shorten(value)} is not allowed; allowed: {allowed}{_hint(value, known)}"
     )
 
 
 def unknown(key: object, known: Iterable[str], where: str = "") -> ConfigError:
-    """The error for a key that nothing has, with the nearest that something has."""
+    """Return the error for an unknown key, suggesting the closest known one."""
     known = sorted(known)
     if isinstance(key, str) and "." in key and not where:
-        # As a config file may have it.
+        # A config file may contain such a key.
         top, *rest = key.split(".")
         if top in known and all(rest):
             way = nested([top, *rest], "VALUE")
@@ -36,7 +36,7 @@ def unknown(key: object, known: Iterable[str], where: str = "") -> ConfigError:
 
 
 def listing(names: Iterable[str]) -> str:
-    """Return names as a message lists them: all, or the first of many.
+    """Format names for a message: all, or the first of many.
 
     >>> listing(map(str, range(1000))).split(", ")[-2:]
     ['59', '… (1000 in all)']
@@ -47,7 +47,7 @@ def listing(names: Iterable[str]) -> str:
 
 
 def join(names: Sequence[str]) -> str:
-    """Return names as a sentence lists them.
+    """Join names for a sentence.
 
     >>> join(["a", "b", "c"])
     'a, b and c'
@@ -56,24 +56,24 @@ def join(names: Sequence[str]) -> str:
 
 
 def _hint(given: object, known: Iterable[str]) -> str:
-    # A key in other letters is nearer than any other key.
+    # A key that differs only in case is closer than any other key.
     folded = {name.lower(): name for name in known}
     near = difflib.get_close_matches(str(given).lower(), list(folded), n=1, cutoff=0.5)
     return f"; did you mean {folded[near[0]]}?" if near else ""
 
 
 def given_twice(key: str) -> ConfigError:
-    """The error for a repeated key, of which the last would win in silence."""
+    """Return the error for a repeated key: otherwise the last value would win silently."""
     return ConfigError(f"{key} is given twice; give it once, a list for several values")
 
 
 def nested(path: Sequence[str], text: str) -> str:
-    """Return a key with dots, and its value, in the form that every command takes.
+    """Return a key with dots, and its value, in the form that every command accepts.
 
     >>> nested(["training", "steps"], "10")
     "training='{steps: 10}'"
     """
-    # A space after the colon, which YAML needs, and quotes that the shell leaves alone.
+    # YAML needs a space after the colon, and the shell needs the other quotes.
     text = re.sub(r":(?=\S)", ": ", text.replace("'", '"'))
     top, *rest = path
     for key in reversed(rest):

@@ -1,4 +1,4 @@
-"""The text of `python -m sqrtdk.run --help`, generated from the schema and conf/."""
+"""Generate the text of `python -m sqrtdk.run --help` from the schema and conf/."""
 
 import textwrap
 
@@ -9,7 +9,7 @@ from sqrtdk.schema import Key
 
 
 def text() -> str:
-    """Every key with its meaning, unit, allowed values and default."""
+    """Return the help: every key with its meaning, unit, allowed values and default."""
     lines = [
         "Measure attention with and without the scale 1/√d_k: one row per cell.",
         "",
@@ -42,7 +42,7 @@ def text() -> str:
 
 
 def _default(run: config_run.Run, experiment: str, key: Key) -> str:
-    """The value of a key in a grid, as a person would write it."""
+    """Return the default value of a key in the form that a user would type."""
     value = run.settings[experiment][key.name]
     values = [str(item) for item in value] if isinstance(value, (list, dict)) else [str(value)]
     if key.name == "seed" and len(values) > 1:

@@ -1,4 +1,4 @@
-"""List the keys of a configuration and which experiment has them."""
+"""List the keys of a configuration and the experiments that have them."""
 
 from sqrtdk.config.run import SEEDS
 from sqrtdk.experiments.registry import EXAMPLES, EXPERIMENTS
@@ -19,7 +19,7 @@ RUN_KEYS = {
 
 
 def flat_keys() -> set[str]:
-    """Every key that some experiment has, as the command line spells it."""
+    """Return every key that some experiment has, as it is typed on the command line."""
     return {key.name for module in EXPERIMENTS.values() for key in module.keys} | {SEEDS}
 
 
@@ -34,5 +34,5 @@ def has_key(experiment: str, key: str) -> bool:
 
 
 def follows_flat(experiment: str, key: str) -> bool:
-    """Whether a flat key is for an experiment: it has the key and is no example."""
+    """Return whether a flat key applies to an experiment: it has the key and is not an example."""
     return experiment not in EXAMPLES and has_key(experiment, key)

@@ -1,4 +1,4 @@
-"""Refuse a configuration that needs more shards or memory than there is."""
+"""Reject a configuration that needs more shards or memory than available."""
 
 import itertools
 import json
@@ -16,20 +16,20 @@ from sqrtdk.storage import planning
 from sqrtdk.system import memory
 
 MOST_SHARD_SEEDS = 1000
-"""A job keeps its rows in memory, some 6 kB each, until the shard is whole."""
+"""Maximum seeds of a shard. A job keeps its rows in memory, about 6 kB each, until it ends."""
 
 MOST_SHARDS = 20_000
-"""Snakemake plans some hundred jobs a second and keeps them all in memory."""
+"""Maximum shards of a run. Snakemake plans a few hundred a second and keeps all in memory."""
 
 MOST_BYTES = 100_000
-"""Length of a job's grid point as JSON: it is an argument, and Linux takes 128 KiB in one."""
+"""Maximum length of a job's grid point as JSON. It is one argument: Linux allows 128 KiB."""
 
 
 FACTOR_RULES = "rules that are one factor of d_k and n_k"
 
 
 def check_formulas(run: Run) -> None:
-    """Try every scale rule of the run at every size, before any job. Raises ConfigError."""
+    """Evaluate every scale rule of the run at every size, before any job. Raises ConfigError."""
     for experiment, name, entry, sizes in _rules(run):
         try:
             scale_rules.rule(entry, **sizes)
@@ -42,9 +42,9 @@ def check_formulas(run: Run) -> None:
 
 
 def _check_factors(run: Run) -> None:
-    """Refuse scale rules whose numbers overflow, or vanish, at a size. Raises ConfigError."""
+    """Raise ConfigError for scale rules whose numbers overflow or vanish at a size."""
     for _, name, entry, sizes in _rules(run):
-        # A rule is the numbers that it was made with: a factor, a scale, a cap.
+        # A rule is defined by its numbers: a factor, a scale, a cap.
         for word, number in vars(scale_rules.rule(entry, **sizes)).items():
             if not FACTORS[0] <= number <= FACTORS[1]:
                 what = "factor" if word == "value" else word
@@ -70,20 +70,20 @@ def _at(sizes: Mapping[str, int]) -> str:
 
 
 def _check_shards(run: Run) -> None:
-    """Refuse a grid that Snakemake cannot plan or a job cannot be told. Raises ConfigError."""
+    """Raise ConfigError for too many shards, or for a grid point that is too long for a job."""
     for name, settings in run.settings.items():
         lengths = {
             key: len(value) for key, value in settings.items() if isinstance(value, (list, dict))
         }
         together = ("seed", "scaling", *EXPERIMENTS[name].batched_axes)
         slabs = math.prod(count for key, count in lengths.items() if key not in together)
-        # Seeds with gaps between them take a shard for each row of neighbours.
+        # Each run of consecutive seeds has its own shards.
         n_shards = slabs * sum(1 for _ in planning.blocks(settings["seed"], run.shard_seeds))
         if n_shards > MOST_SHARDS:
             sizes = ", ".join(f"{count} of {key}" for key, count in lengths.items() if count > 1)
             raise ConfigError(
                 f"{name}: the grid has {n_shards:,} shards ({sizes}; {run.shard_seeds} seeds a "
-                f"shard); allowed: at most {MOST_SHARDS:,}, by fewer values or more shard_seeds, "
+                f"shard); allowed: at most {MOST_SHARDS:,}, with fewer values or more shard_seeds, "
                 f"up to {MOST_SHARD_SEEDS:,}"
             )
         slab = next(planning.slabs(settings, EXPERIMENTS[name].batched_axes))
@@ -91,15 +91,15 @@ def _check_shards(run: Run) -> None:
             longest = max(slab, key=lambda key: len(json.dumps(slab[key])))
             count = f"{len(slab[longest]):,} values"
             raise ConfigError(
-                f"{longest}: {count} are more than one job of {name} can be told; allowed: at most "
-                f"{MOST_BYTES:,} characters, so in several runs"
+                f"{longest}: {count} are too many for the argument of one job of {name}; allowed: "
+                f"at most {MOST_BYTES:,} characters; split them into several runs"
             )
 
 
 def check(run: Run) -> None:
-    """Refuse what can be written down and not be computed. Raises ConfigError.
+    """Raise ConfigError for a valid configuration that cannot be computed.
 
-    Not part of `resolve`: a finished run may be read on a smaller machine.
+    This is not part of `resolve`, because a finished run may be read on a smaller machine.
     """
     _check_shards(run)
     check_memory(run)
@@ -107,7 +107,7 @@ def check(run: Run) -> None:
 
 
 def check_memory(run: Run) -> None:
-    """Refuse a cell that this machine's free memory cannot hold. Raises ConfigError."""
+    """Raise ConfigError for a cell that does not fit into this machine's free memory."""
     free = memory.free_memory()
     for name, settings in run.settings.items():
         module = EXPERIMENTS[name]
@@ -119,11 +119,11 @@ def check_memory(run: Run) -> None:
             for key in module.keys
             if key.kind == "whole" and key.name != "seed"
         }
-        # What the cells of a slab go through, because some experiments measure them side by side.
+        # Some experiments measure the cells of a slab together, so pass those axes as well.
         lists = {key: settings[key] for key in (*module.batched_axes, "scaling") if key in settings}
         need = memory_of(sizes | lists)
         if need > free:
-            # The size to blame is the one that saves most when it is 1.
+            # Name the size that would save the most memory if it were 1.
             key = min(sizes, key=lambda size: memory_of(sizes | lists | {size: 1}))
             at_most = ", ".join(f"{n}={v}" for n, v in sizes.items() if n != key)
             raise refuse(

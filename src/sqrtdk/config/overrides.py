@@ -1,4 +1,4 @@
-"""Compose a configuration with Hydra from conf/, files and overrides."""
+"""Check Hydra overrides and nested keys of a command line."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ CONF = project_files.find("conf")
 
 
 def grids() -> list[str]:
-    """The named grids that a run can choose."""
+    """Return the named grids that a run can choose."""
     return sorted(path.stem for path in (CONF / "grid").glob("*.yaml"))
 
 
@@ -26,7 +26,7 @@ def check_overrides(
     extra: Iterable[str] = (),
     sweep: bool = False,
 ) -> list[str]:
-    """Refuse what Hydra would take in silence, and return the overrides as Hydra needs them.
+    """Reject overrides that Hydra would silently misread, and return the others for Hydra.
 
     Flat keys are not in the composed files, so they are added with Hydra's `+`. `taken` are keys
     given elsewhere, `extra` further keys that this command has. `sweep` allows sweeps.
@@ -40,9 +40,9 @@ def check_overrides(
         key = override.key_or_group
         top = re.split(r"[.@/]", key, maxsplit=1)[0]
         if top == "hydra":
-            # Some of them name Python to call, or other folders to write to and to read from.
+            # Some of them execute Python, or write to and read from other folders.
             raise ConfigError(
-                f"{key}: how Hydra itself works cannot be changed; give keys of a run"
+                f"{key}: Hydra's own settings cannot be overridden here; give keys of a run"
             )
         if top not in known:
             raise unknown(top, known)
@@ -61,19 +61,19 @@ def check_overrides(
         if "." in key and line.startswith(key):
             check_dotted(key, override.value(), "VALUE" if override.is_sweep_override() else text)
         if key == "name" and NAME.fullmatch(text):
-            # A word, also where Hydra would read a number or nothing.
+            # Text, even if Hydra would read a number or null.
             line = f"name='{text}'"
         if key in flat and line.startswith(key):
             line = f"+{line}"
         elif top in FORMULAS and line.startswith(top):
-            # A new entry needs no more ceremony than a changed one.
+            # `++` adds a new entry and changes an existing one.
             line = f"++{line}"
         result.append(line)
     return result
 
 
 def _parsed(line: str) -> Any:
-    """Return Hydra's reading of an override. Raises ConfigError."""
+    """Return Hydra's parse of an override. Raises ConfigError."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
 
@@ -87,7 +87,7 @@ def _parsed(line: str) -> Any:
 
 
 def _check_sweep(override: Any, line: str, *, allowed: bool) -> None:
-    """Refuse a sweep where there is none, and one of no values. Raises ConfigError."""
+    """Raise ConfigError for a sweep where none is allowed, and for one without values."""
     from hydra.core.override_parser.types import Glob, IntervalSweep
 
     key, _, text = line.partition("=")
@@ -103,9 +103,9 @@ def _check_sweep(override: Any, line: str, *, allowed: bool) -> None:
 
 
 def check_dotted(key: str, value: object, text: str) -> None:
-    """Refuse a key with dots that no command takes; the message has the way that works.
+    """Reject a key with dots that no command takes; the message shows the form that works.
 
-    Parts of `scale_rules` and `input_laws` may be given so in Hydra's grammar.
+    Hydra's grammar allows this form for parts of `scale_rules` and `input_laws`.
     """
     top, *rest = key.split(".")
     if top == "experiment":
@@ -120,7 +120,7 @@ def check_dotted(key: str, value: object, text: str) -> None:
 
 
 def refuse_key(key: str, text: str) -> None:
-    """Refuse a key that `--config` does not take. Raises ConfigError."""
+    """Raise ConfigError for a key that `--config` does not take."""
     top, *rest = key.split(".")
     if rest and all(rest) and top in {*flat_keys(), *EXPERIMENTS, *RUN_KEYS}:
         value = read_typed(key, text)
@@ -131,7 +131,7 @@ def refuse_key(key: str, text: str) -> None:
 
 
 def blocks_of(overrides: Iterable[str]) -> set[str]:
-    """Return the experiments of which overrides give keys of their own."""
+    """Return the experiments that have keys of their own in the overrides."""
     parsed = [_parsed(line) for line in overrides]
     return {
         one.key_or_group.partition(".")[0]
@@ -141,7 +141,7 @@ def blocks_of(overrides: Iterable[str]) -> set[str]:
 
 
 def overlay(base: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """`values` on top of `base`, mappings merged."""
+    """Merge `values` over `base`, recursively for mappings."""
     result = dict(base)
     for key, value in values.items():
         under = result.get(key)

@@ -1,8 +1,8 @@
-"""The configuration: composed by Hydra, checked against the keys, resolved into one `Run`.
+"""Check a composed configuration against the keys and resolve it into one `Run`.
 
-Every error a person can make in a configuration is found here and answered with one line.
-A flat key (`d_k`) applies to every experiment of the run that has it; under an experiment's name
-(`scaling: {d_k: 16}`) it applies to that one alone.
+Every user error in a configuration is found here or in the modules called here, and reported in one
+line. A flat key (`d_k`) applies to every experiment of the run that has it. Under an experiment's
+name (`scaling: {d_k: 16}`) it applies to that experiment only.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +22,10 @@ from sqrtdk.schema import Key
 
 
 def load(path: Path) -> Run:
-    """The run of a resolved configuration file, as `Run.to_yaml` writes it. Raises ConfigError."""
+    """Load the run of a resolved configuration file, as written by `Run.to_yaml`.
+
+    Raises ConfigError.
+    """
     values = read(path)
     try:
         return resolve(values)
@@ -33,17 +36,17 @@ def load(path: Path) -> Run:
 def resolve(composed: Mapping[str, Any], typed: Iterable[str] = ()) -> Run:
     """Check a composed configuration and resolve it. Raises ConfigError.
 
-    `typed` are the experiments of which the command line gives keys of their own.
+    `typed` are the experiments that have keys of their own on the command line.
     """
     flat, blocks = flat_keys(), set(EXPERIMENTS)
     for key in composed:
         if key not in flat | blocks | set(RUN_KEYS):
             raise unknown(key, flat | blocks | set(RUN_KEYS))
     names = _chosen(composed)
-    # A resolved configuration has only the entries that its experiments use: maybe none.
+    # A resolved configuration has only the entries that its experiments use, possibly none.
     entries = {mapping: check_entries(mapping, composed.get(mapping, {})) for mapping in FORMULAS}
 
-    # A word that is both an axis and an experiment (scaling): a mapping is the experiment's.
+    # `scaling` is both an axis and an experiment: a mapping is for the experiment.
     everywhere = {
         key: value
         for key, value in composed.items()
@@ -63,7 +66,7 @@ def resolve(composed: Mapping[str, Any], typed: Iterable[str] = ()) -> Run:
                 )
             raise ConfigError(f"{key}: none of the run's experiments has it: {', '.join(names)}")
         for name in names:
-            # A count of seeds says nothing about an example; a seed does.
+            # A number of seeds does not apply to an example; a seed does.
             if name in EXAMPLES and has_key(name, key) and key not in own[name] and key != SEEDS:
                 change = f"{name}='{{{key}: {value}}}' changes it"
                 notes.append(f"{key}: {name} is an example and keeps its own; {change}")
@@ -80,7 +83,7 @@ def resolve(composed: Mapping[str, Any], typed: Iterable[str] = ()) -> Run:
         settings[name] = _experiment(name, layers, entries)
     unused = [name for name in EXPERIMENTS if own[name] and name not in names]
     for name in unused:
-        # What is said of the others is not needed here, and may be wrong all the same.
+        # Settings of the other experiments are not used, but check their keys.
         for key in own[name]:
             if not has_key(name, key):
                 raise unknown(key, names_of_keys(name), f" in {name}")
@@ -88,7 +91,7 @@ def resolve(composed: Mapping[str, Any], typed: Iterable[str] = ()) -> Run:
             built = f"the run builds {join(names)}"
             raise refuse(name, own[name], f"keys of what is built; {built}; experiments={name}")
     if unused:
-        notes.append(f"{join(unused)}: not built, so what is set there has no effect")
+        notes.append(f"{join(unused)}: not built, so its settings have no effect")
     run = Run(
         _run_name(composed.get("name", "default")), _shard_seeds(composed), settings, tuple(notes)
     )
@@ -105,9 +108,9 @@ def _share_arms(
 ) -> tuple[dict[str, list[Any]], list[str]]:
     """Return the flat key's scale rules for each experiment that cannot take all of them.
 
-    An experiment that takes only factors leaves the other rules out, and is itself left out where
-    no rule remains; a line says so. A rule that no experiment of the run can take is refused, and
-    so is leaving out an experiment that was asked for (`wanted`). Raises ConfigError.
+    An experiment that takes only factors leaves the other rules out. It is itself left out if no
+    rule remains. A note reports both. Raises ConfigError for a rule that no experiment of the run
+    can take, and if a requested experiment (`wanted`) would be left out.
     """
     if "scaling" not in everywhere:
         return {}, []
@@ -133,7 +136,10 @@ def _share_arms(
 
 
 def _block(experiment: str, value: object, *, axis: bool) -> Mapping[str, Any]:
-    """What stands under an experiment's name; `axis` says that a plain value is not for it."""
+    """Return the settings given under an experiment's name.
+
+    If that name is also an axis (`axis`), a plain value is for the axis.
+    """
     if isinstance(value, Mapping):
         return value
     if value is None or axis:
@@ -160,7 +166,7 @@ def _shard_seeds(composed: Mapping[str, Any]) -> int:
 
 
 def _chosen(composed: Mapping[str, Any]) -> list[str]:
-    """The run's experiments, in the order of the configuration."""
+    """Return the run's experiments, in the order of the configuration."""
     given = composed.get("experiment") or {}
     if not isinstance(given, Mapping):
         raise refuse("experiment", given, "a mapping from experiment to its keys")
@@ -177,7 +183,7 @@ def _chosen(composed: Mapping[str, Any]) -> list[str]:
 def _experiment(
     name: str, layers: Mapping[str, Mapping[str, Any]], entries: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """One experiment's settings: later layers over earlier ones, every key checked."""
+    """Return one experiment's settings: later layers override earlier ones, all keys checked."""
     keys = {key.name: key for key in EXPERIMENTS[name].keys}
     merged: dict[str, Any] = {}
     for where, layer in layers.items():

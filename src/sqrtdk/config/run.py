@@ -1,4 +1,4 @@
-"""Describe a checked configuration."""
+"""Hold a checked configuration and write it as YAML."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,8 +17,8 @@ class Run:
     """A checked configuration.
 
     `settings` holds, for each experiment, the value of every key: a list for an axis; for a key
-    of names, the mapping from name to entry. `seed` is a sorted list. `notes` are lines that say
-    what was asked for and has no effect somewhere.
+    of names, the mapping from name to entry. `seed` is a sorted list. `notes` are lines about
+    settings that have no effect somewhere.
     """
 
     name: str
@@ -27,13 +27,13 @@ class Run:
     notes: tuple[str, ...] = field(default=(), compare=False)
 
     def of(self, experiment: str) -> dict[str, Any]:
-        """The settings of one experiment. Raises ConfigError where the run has not got it."""
+        """Return the settings of one experiment. Raises ConfigError if the run does not have it."""
         if experiment not in self.settings:
             raise refuse("experiment", experiment, ", ".join(self.settings), self.settings)
         return self.settings[experiment]
 
     def to_yaml(self) -> str:
-        """The resolved configuration as YAML that `--configfile` takes back."""
+        """Return the resolved configuration as YAML, which `--configfile` accepts."""
         document: dict[str, Any] = {
             "name": self.name,
             "experiments": list(self.settings),
@@ -52,6 +52,6 @@ class Run:
                 else:
                     block[key.name] = value
         for mapping in FORMULAS:
-            # Also where no experiment of the run names an entry of it.
+            # Even if no experiment of the run names an entry of it.
             entries.setdefault(mapping, {})
         return yaml.safe_dump(document | entries, sort_keys=False, default_flow_style=None)

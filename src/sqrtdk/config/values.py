@@ -12,29 +12,29 @@ from sqrtdk.config.yaml_reader import DECIMAL
 from sqrtdk.schema import Key
 
 FACTORS = (1e-15, 1e15)
-"""The smallest and the largest number that a scale rule may come to at any size of the grid, and
-that a key of numbers takes. Their squares, times a variance of up to 1e8, are floats of either
-type; beyond them every weight is 1/n_k, or 0 and 1."""
+"""Range of the number of a scale rule at any size of the grid, and of keys of numbers. The squares
+of these numbers, times a variance of up to 1e8, fit into both float types. Beyond this range every
+weight is 1/n_k, or 0 and 1."""
 
 MOST_NAMES = 100
-"""Scale rules or input laws of one experiment: each is a line or a panel of the figures."""
+"""Maximum scale rules or input laws of one experiment, which are lines or panels of figures."""
 
 
 def read_number(value: object) -> float | None:
-    """Return a finite number, also of its text, or None for anything else.
+    """Return a finite number, also from text, or None for anything else.
 
-    YAML takes 1e-3, without a point, for text, and Snakemake the numbers of a list.
+    YAML reads 1e-3, without a point, as text, and Snakemake the numbers of a list.
     """
     if isinstance(value, str) and DECIMAL.fullmatch(value):
         value = int(value) if re.fullmatch(r"[+-]?\d+", value) else float(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    # Not math.isfinite, which raises for a whole number that no float holds.
+    # Not math.isfinite, which raises for an integer that is too large for a float.
     return value if abs(value) <= sys.float_info.max else None
 
 
 def as_word(value: object) -> object:
-    """YAML reads a bare on or off as a boolean; the arms are words."""
+    """Return a boolean as on or off: YAML reads these words as booleans."""
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
 
 
@@ -54,7 +54,7 @@ def refuse_repeat(key: str, values: list[Any]) -> None:
 
 
 def check_value(key: Key, value: object, entries: Mapping[str, Mapping[str, Any]]) -> Any:
-    """A key's checked value: sorted for an axis of numbers, with the entries for one of names."""
+    """Return a key's checked value: sorted for an axis of numbers, with the entries for names."""
     if not key.axis and isinstance(value, (list, tuple)):
         raise refuse(key.name, value, key.allowed)
     given = to_list(key.name, value) if key.axis else [value]
@@ -74,14 +74,14 @@ def check_value(key: Key, value: object, entries: Mapping[str, Mapping[str, Any]
                 raise refuse(key.name, item, key.allowed, key.choices)
         checked = given
     else:
-        read = _whole if key.kind == "whole" else _above_0
+        read = _whole if key.kind == "whole" else _positive
         checked = sorted(read(key, item) for item in given)
     refuse_repeat(key.name, checked)
     return checked if key.axis else checked[0]
 
 
 def _whole(key: Key, value: object) -> int:
-    """Return a whole number in range. 1e9 is one; true, 2.5 and '1_000' are none."""
+    """Return a whole number in range. 1e9 is allowed; true, 2.5 and '1_000' are not."""
     number = read_number(value)
     top = math.inf if key.maximum is None else key.maximum
     if number is None or number != int(number) or not key.minimum <= number <= top:
@@ -89,7 +89,7 @@ def _whole(key: Key, value: object) -> int:
     return int(number)
 
 
-def _above_0(key: Key, value: object) -> float:
+def _positive(key: Key, value: object) -> float:
     """Return a finite number above 0."""
     number = read_number(value)
     if number is None or not number > 0:

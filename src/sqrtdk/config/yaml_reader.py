@@ -1,4 +1,4 @@
-"""Read YAML files and numbers of a configuration strictly."""
+"""Read YAML files and numbers of a configuration, more strictly than YAML does."""
 
 import contextlib
 import json
@@ -17,7 +17,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 def read(path: Path) -> dict[str, Any]:
-    """What a configuration file says. Raises ConfigError, which names the file."""
+    """Return the content of a configuration file. Raises ConfigError, which names the file."""
     try:
         found = read_text(path.read_text(encoding="utf-8-sig"))
         if not isinstance(found, dict):
@@ -28,10 +28,10 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def read_text(text: str) -> Any:
-    """The value of a YAML or JSON text; only of kinds that YAML itself has. Raises ConfigError.
+    """Return the value of a YAML or JSON text, with YAML's own types only. Raises ConfigError.
 
-    Also for what YAML would take in silence and a person did not mean: a key that stands twice,
-    of which the last would win, and numbers in other than decimal digits.
+    Also raises for text that YAML silently accepts but users do not mean: a repeated key, of
+    which the last would win, and numbers in other than decimal digits.
     """
     with contextlib.suppress(ValueError):
         try:
@@ -55,12 +55,12 @@ def read_text(text: str) -> Any:
     except yaml.YAMLError as error:
         raise ConfigError(errors.one_line(error)) from None
     except ValueError as error:
-        # A date without a day that exists, for one.
+        # For example, a date that does not exist.
         raise ConfigError(errors.one_line(error)) from None
 
 
 class Loader(yaml.SafeLoader):
-    """YAML's values without dates: 2030-01-02 is a word, as it is to Hydra."""
+    """Load YAML without dates: 2030-01-02 is text, as in Hydra."""
 
 
 Loader.yaml_implicit_resolvers = {
@@ -70,18 +70,18 @@ Loader.yaml_implicit_resolvers = {
 
 
 def read_typed(key: str, text: str) -> Any:
-    """Return the value of KEY=VALUE on a command line, read as a config file is.
+    """Return the value of KEY=VALUE on a command line, read like a config file.
 
-    Snakemake would read 010 as 10, and the numbers of a list as words. Raises ConfigError.
+    Snakemake would read 010 as 10, and the numbers of a list as text. Raises ConfigError.
     """
     check_numbers(key, text)
     if key == "name" and NAME.fullmatch(text):
-        # A word, also where YAML would read a number.
+        # Text, even if YAML would read a number.
         return text
     try:
         return read_text(text)
     except ConfigError:
-        # Such as an open bracket: it is answered as the word that it is.
+        # Text such as an open bracket is reported later, as an invalid value.
         return text
 
 
@@ -91,8 +91,8 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 DEEPEST, MOST = 50, 10_000
-"""How deep a configuration may be nested, and how many values its aliases may stand for: one that
-stands for ten of another, which stands for ten, soon fills the memory."""
+"""Maximum nesting of a configuration, and the maximum number of values after expanding aliases:
+nested aliases grow exponentially and would soon fill the memory."""
 
 
 def _check_events(text: str) -> None:
@@ -100,21 +100,21 @@ def _check_events(text: str) -> None:
     inside: list[tuple[str | None, int]] = []
     count = aliased = 0
     for event in yaml.parse(text, yaml.SafeLoader):
-        # PyYAML itself fails where a tag says what a value is not.
+        # PyYAML itself fails for a tag that does not fit its value.
         tag = getattr(event, "tag", None)
         if tag is not None:
             allowed = "words, numbers, lists and mappings without tags"
             raise refuse("tag", tag, allowed)
         if isinstance(event, yaml.AliasEvent):
             if event.anchor not in sizes:
-                raise ConfigError(f"*{event.anchor} stands for nothing, or for what it is part of")
+                raise ConfigError(f"alias *{event.anchor} is undefined or refers to itself")
             count += sizes[event.anchor]
             aliased += sizes[event.anchor]
         elif isinstance(event, yaml.ScalarEvent):
             count += 1
             sizes[event.anchor or ""] = 1
         elif isinstance(event, yaml.CollectionStartEvent):
-            # While it is open nothing may refer to it.
+            # An open collection must not be referred to.
             sizes.pop(event.anchor or "", None)
             inside.append((event.anchor, count))
         elif isinstance(event, yaml.CollectionEndEvent):
@@ -123,22 +123,21 @@ def _check_events(text: str) -> None:
         if len(inside) > DEEPEST:
             raise ConfigError(f"nested more than {DEEPEST} deep")
         if aliased > MOST:
-            raise ConfigError(f"its aliases stand for more than {MOST} values")
+            raise ConfigError(f"its aliases expand to more than {MOST} values")
 
 
 DECIMAL = re.compile(
     r"[+-]?((0|[1-9]\d{0,3999})(\.\d{0,4000})?|\.\d{1,4000})(e[+-]?\d{1,9})?",
     flags=re.ASCII | re.IGNORECASE,
 )
-"""A number as a person writes it: in decimal digits, without leading zeros. Python makes no number
-of more than 4300."""
+"""A number in decimal digits, without leading zeros. Python reads no more than 4300 digits."""
 
 NUMERAL = re.compile(
     r"[+-]?((\d[\d_]*(\.[\d_]*)?|\.\d[\d_]*)(e[+-]?[\d_]+)?|0[xob][\da-f_]+"
     r"|\d[\d_]*(:[0-5]?\d)+(\.[\d_]*)?)",
     flags=re.ASCII | re.IGNORECASE,
 )
-"""A number as YAML, Python, Hydra or Snakemake may read one."""
+"""Text that YAML, Python, Hydra or Snakemake may read as a number."""
 
 
 def _check_node(node: yaml.Node, key: str = "value") -> None:
@@ -148,7 +147,7 @@ def _check_node(node: yaml.Node, key: str = "value") -> None:
             if not isinstance(name, yaml.ScalarNode):
                 raise ConfigError(f"line {name.start_mark.line + 1}: a key is one word")
             if name.tag.endswith(":bool") and name.value.lower() not in ("on", "off"):
-                # It would become one of these in silence.
+                # It would silently become a boolean or null.
                 raise ConfigError(
                     f"{key}: {name.value} is not allowed as a key: YAML reads it as a value"
                 )
@@ -163,7 +162,7 @@ def _check_node(node: yaml.Node, key: str = "value") -> None:
 
 
 def check_number(key: str, text: str) -> None:
-    """Refuse a bare number that a person reads as another one, or as none.
+    """Raise ConfigError for a bare number that tools read as another number than users do.
 
     `010`, `0x10`, `1_000` and `1:30` are 8, 16, 1000 and 90 to YAML or to Snakemake.
     """
@@ -175,7 +174,7 @@ def check_number(key: str, text: str) -> None:
 
 
 def check_numbers(key: str, text: str) -> None:
-    """Refuse what `check_number` refuses among the bare words of a value on a command line."""
+    """Raise ConfigError for any such number among the bare words of a command line's value."""
     bare = re.sub(r"'[^']*'|\"[^\"]*\"", " ", text)
     for word in re.split(r"[\s,=(){}\[\]]+", bare):
         for part in (word, *word.split(":")):
@@ -183,7 +182,7 @@ def check_numbers(key: str, text: str) -> None:
 
 
 def check_repeat(keys: Iterable[str]) -> None:
-    """Refuse a key that is given twice, of which the last would win in silence."""
+    """Raise ConfigError for a repeated key: otherwise the last value would win silently."""
     for key, count in Counter(keys).items():
         if count > 1:
             raise given_twice(key)

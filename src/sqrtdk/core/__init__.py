@@ -1,1 +1,1 @@
-"""Attention, its gradients and metrics: NumPy alone."""
+"""Attention, its gradients, its metrics and the laws of its inputs. Imports NumPy only."""

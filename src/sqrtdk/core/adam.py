@@ -10,18 +10,18 @@ MEAN, SQUARE, EPSILON = 0.9, 0.999, 1e-8
 
 
 class Adam:
-    """The moments of the gradients of one array, and the step that they make.
+    """The moments of one array's gradients, and the update step computed from them.
 
-    The moments are kept as sums without their factors 1 - beta, which the step size takes in.
+    The moments are sums without the factors 1 - beta, which are part of the step size instead.
     """
 
     def __init__(self, like: Floats, *, epsilon: float = EPSILON) -> None:
-        """Moments of 0 for an array of this shape."""
+        """Set the moments to 0 for an array of this shape."""
         self.epsilon, self.steps = epsilon, 0
         self.mean, self.square = np.zeros_like(like), np.zeros_like(like)
 
     def step(self, w: Floats, gradient: Floats, scratch: Floats, *, rate: float | Floats) -> None:
-        """Move w in place; the gradient and `scratch`, of w's shape, are overwritten."""
+        """Update w in place. Overwrites the gradient and `scratch`, which has the shape of w."""
         self.steps += 1
         # The bias-corrected means of the paper are the sums over (1 - beta^t)/(1 - beta).
         of_mean, of_square = ((1 - x**self.steps) / (1 - x) for x in (MEAN, SQUARE))

@@ -127,17 +127,17 @@ def softmax(logits: Floats, mask: Mask | None = None) -> Floats:
 
 
 def sum_over_visible(x: Floats, y: Floats, visible: Mask) -> Floats:
-    """Return x y, x [..., n, m], y [..., m, d], each row i of x summed over the j it sees alone.
+    """Return x y, x [..., n, m], y [..., m, d], where row i of x is summed over the j it sees only.
 
-    `visible` [..., n, m] says which; x is 0 at the other pairs. A plain product is the same unless
-    y holds NaN or infinities, which 0 does not remove.
+    `visible` [..., n, m] marks the visible pairs; x is 0 at the other ones. The result differs from
+    the plain product only if y contains NaN or infinities, which a factor of 0 does not remove.
     """
     endless = ~np.isfinite(y)
     if not endless.any():
         return x @ y
 
     def meet(pairs: Mask, entries: Mask) -> Mask:
-        """Whether there is a j with both, [..., n, d]."""
+        """Return whether any j has both, [..., n, d]."""
         return pairs.astype(x.dtype) @ entries.astype(x.dtype) > 0.0
 
     up, down = y == np.inf, y == -np.inf
@@ -151,11 +151,11 @@ def sum_over_visible(x: Floats, y: Floats, visible: Mask) -> Floats:
 
 
 class ScaleGradients(NamedTuple):
-    """Gradients that a scale rule makes of the gradient with respect to the logits.
+    """Gradients that a scale rule computes from the gradient with respect to the logits.
 
-    `scores` [..., n_q, n_k] is with the norms of q and k held fixed. `q` [..., n_q, d_k] and `k`
-    [..., n_k, d_k] come on top of what reaches q and k through the scores: the path through their
-    norms, None where the rule has no such path.
+    `scores` [..., n_q, n_k] holds the norms of q and k fixed. `q` [..., n_q, d_k] and `k`
+    [..., n_k, d_k] are the additional gradients through the norms, on top of those through the
+    scores. They are None for a rule that does not use the norms.
     """
 
     scores: Floats
@@ -167,11 +167,11 @@ class ScaleGradients(NamedTuple):
 class ScaleRule(Protocol):
     """A rule that turns scores [..., n_q, n_k] into logits.
 
-    It may look at q [..., n_q, d_k] and k [..., n_k, d_k]. It is made from sizes and parameters
-    alone, so one rule serves every draw of a cell, and several rules can share the scores. `scales`
-    has more rules than `Factor`.
+    It may use q [..., n_q, d_k] and k [..., n_k, d_k]. It is constructed from sizes and parameters
+    only, so one rule serves every draw of a cell, and several rules can share the scores. See
+    `scale_rules` for rules other than `Factor`.
 
-    Hidden pairs of q and k may hold anything, NaN included. A rule that sums over pairs must leave
+    Hidden pairs of q and k may hold anything, including NaN. A rule that sums over pairs must leave
     them out. A rule that works pair by pair may ignore the mask, because the caller hides its
     logits and the gradients of the scores.
     """
@@ -182,7 +182,7 @@ class ScaleRule(Protocol):
     def backward(
         self, d_logits: Floats, scores: Floats, q: Floats, k: Floats, mask: Mask | None = None
     ) -> ScaleGradients:
-        """Return the gradients that follow from that of the logits, which is 0 at hidden keys."""
+        """Return the gradients for a gradient of the logits, which is 0 at hidden keys."""
 
     def mean_factor(self, q: Floats, k: Floats, mask: Mask | None = None) -> float:
         """Return the mean over visible pairs of the factor on the scores, before a cap.
@@ -211,7 +211,7 @@ class Factor:
     def backward(
         self, d_logits: Floats, scores: Floats, q: Floats, k: Floats, mask: Mask | None = None
     ) -> ScaleGradients:
-        """Multiply by the factor, as the transpose of multiplying by it does."""
+        """Multiply by the factor: the transpose of the forward step."""
         return ScaleGradients(d_logits * self.value)
 
     def mean_factor(self, q: Floats, k: Floats, mask: Mask | None = None) -> float:
@@ -224,7 +224,7 @@ def as_rule(scale: float | ScaleRule) -> ScaleRule:
 
     Raises TypeError for anything else, such as None, and ValueError for NaN and infinities.
     """
-    # A class has the methods of its rules, too.
+    # A class also passes isinstance for the protocol, because it has the methods.
     is_rule = isinstance(scale, ScaleRule) and not isinstance(scale, type)
     return cast(ScaleRule, scale) if is_rule else Factor(cast(float, scale))
 
@@ -263,7 +263,7 @@ def attention(
     check_shapes(q=(q, "... n_q d_k"), k=(k, "... n_k d_k"), v=(v, "... n_k d_v"))
     rule, qk = as_rule(scale), scores(q, k)
     mask = None if mask is None else check_mask(mask, qk.shape)
-    # What is not finite is in the result; a hidden pair is nothing to warn of.
+    # Non-finite values show in the result, and hidden pairs need no warning.
     with np.errstate(over="ignore", invalid="ignore"):
         logits = mask_logits(rule.logits(qk, q, k, mask), mask)
         weights = softmax(logits)

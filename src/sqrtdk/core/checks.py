@@ -20,10 +20,10 @@ COMPUTED_IN: dict[str, type[np.floating[Any]]] = {
     "float64": np.float64,
     np.dtype(np.longdouble).name: np.longdouble,
 }
-"""The types of arrays that are allowed, by name, and the types they are computed in.
+"""Allowed array types by name, and the type that each is computed in.
 
 Half precision has too few digits for a sum over keys. bfloat16 is a type of `ml_dtypes`, which is
-known here by its name alone.
+not imported here, so it is recognized by its name.
 """
 
 ALLOWED = "float32, float64 and longdouble, and float16 and bfloat16, which are computed in float32"
@@ -61,14 +61,14 @@ def _as_array(name: str, array: ArrayLike) -> NDArray[Any]:
 
 @cache
 def _computed_in(dtype: np.dtype[Any]) -> type[np.floating[Any]] | None:
-    # Kept, because NumPy makes the name anew each time it is asked for.
+    # Cached, because NumPy builds the name on every access.
     return COMPUTED_IN.get(dtype.name)
 
 
 def check_shapes(**arrays: tuple[NDArray[Any], str]) -> None:
     """Raise ValueError unless the arrays have the given axes, and axes of one name one length.
 
-    Axes are given by name: "n_q d_k" are all axes, "... n_q d_k" the last two after any others.
+    Axes are given by name: "n_q d_k" lists all axes, "... n_q d_k" the last two after any others.
     These others have to broadcast. The error names both arrays with their shapes.
 
     >>> check_shapes(q=(np.ones((2, 3)), "n_q d_k"), k=(np.ones((4, 5)), "n_k d_k"))
@@ -106,7 +106,7 @@ def check_shapes(**arrays: tuple[NDArray[Any], str]) -> None:
 
 @cache
 def _axes(spec: str) -> tuple[tuple[str, ...], bool]:
-    """Return the names in a specification of axes, and whether there may be others before them."""
+    """Return the names in a specification of axes, and whether other axes may precede them."""
     return tuple(spec.removeprefix("... ").split()), spec.startswith("... ")
 
 
@@ -116,7 +116,7 @@ def _broadcast(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
 
 
 def check_mask(mask: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.bool_]:
-    """Return the mask as an array; raise unless it is a mask of logits of this shape.
+    """Return the mask as an array, or raise if it is not a mask for logits of this shape.
 
     Raises TypeError for a mask that is not boolean: in an additive mask (0 to show, -inf to hide)
     zero would count as hidden, the reverse of what is meant. Raises ValueError for a mask that
@@ -134,11 +134,11 @@ def check_mask(mask: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.bool_]:
 
 
 def check_number(name: str, value: object, allowed: str = "a finite number") -> float:
-    """Return the number as a float of Python.
+    """Return the number as a Python float.
 
-    A NumPy scalar would turn float32 arrays into float64 (NEP 50). Raises TypeError for what is
-    not one real number, such as None, True, a string or an array with axes, and ValueError for
-    NaN and infinities.
+    A NumPy scalar would turn float32 arrays into float64 (NEP 50). Raises TypeError for anything
+    but one real number (None, True, a string, an array with axes), and ValueError for NaN and
+    infinities.
 
     >>> check_number("scale", np.float32(0.5))
     0.5

@@ -1,8 +1,7 @@
-"""Measure one cell by the readable formulas of `attention`, `gradients` and `metrics`.
+"""Measure one cell with the readable formulas of `attention`, `gradients` and `metrics`.
 
-The kernel uses this where its fast way through a cell meets an infinity, NaN or no pairs at all,
-so there its results are those of the formulas. The queries are taken in blocks, so the memory does
-not grow with n_q × n_k.
+The kernel calls this for cells in which its fast path meets an infinity, NaN or no pairs at all.
+The queries are processed in blocks, so the memory does not grow with n_q × n_k.
 """
 
 import math

@@ -1,11 +1,11 @@
-"""Gradients of attention, written out by hand, for the loss L = <d_output, output>.
+"""Gradients of attention, derived by hand, for the loss L = <d_output, output>.
 
-`d_x` is the gradient of L with respect to x and has the shape of x. All of it follows from the
+`d_x` is the gradient of L with respect to x and has the shape of x. All of them follow from the
 chain rule along `attention.attention`; nothing here is approximated.
 
 Types, shapes and masks are as in `attention`: a hidden pair of query and key adds exactly 0 to
 every gradient, whatever q, k, v and d_output hold there. A query that sees no key has gradient 0
-and passes nothing on.
+and passes no gradient on.
 """
 
 from collections.abc import Iterator
@@ -59,7 +59,7 @@ def softmax_backward(weights: Floats, d_weights: Floats, mask: Mask | None = Non
 class Gradients(NamedTuple):
     """Gradients of L with respect to each stage: logits after scaling, scores before it.
 
-    That of the scores is with the norms of q and k held fixed, which some scale rules look at.
+    The gradient of the scores holds the norms of q and k fixed, which some scale rules use.
     """
 
     logits: Floats
@@ -106,7 +106,7 @@ def gradients(
         )
     rule, visible = as_rule(scale), forward.logits != -np.inf
     seen_by = np.swapaxes(visible, -1, -2)
-    # What is not finite is in the result; a hidden pair is nothing to warn of.
+    # Non-finite values show in the result, and hidden pairs need no warning.
     with np.errstate(over="ignore", invalid="ignore"):
         d_weights = _sum_to_shape(d_output @ np.swapaxes(v, -1, -2), weights.shape)
         d_logits = softmax_backward(weights, d_weights, visible)
@@ -161,7 +161,7 @@ def projection_gradients(x: Floats, w: Floats, d_projected: Floats) -> Projectio
 
 
 def _sum_to_shape(array: Floats, shape: tuple[int, ...]) -> Floats:
-    """Sum over the axes that broadcasting added to `shape` or stretched: its transpose."""
+    """Sum over the axes that broadcasting to `shape` added or stretched: its transpose."""
     if array.shape == shape:
         return array
     added = array.ndim - len(shape)

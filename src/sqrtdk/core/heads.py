@@ -21,13 +21,13 @@ BLOCK_ENTRIES = 2**22
 """Scores kept at once, 32 MiB in float64: large enough that the products dominate."""
 
 SATURATED_ABOVE = 0.99
-"""A row counts as saturated where its largest weight is above this."""
+"""A row counts as saturated if its largest weight is above this."""
 
 HUGE = 1e100
-"""Keys with entries beyond it have no covariance in float64."""
+"""Keys with larger entries have no covariance in float64."""
 
 DEAD_BELOW = 0.01
-"""A row counts as dead where the Frobenius norm of its softmax Jacobian is below this."""
+"""A row counts as dead if the Frobenius norm of its softmax Jacobian is below this."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class HeadStatistics(NamedTuple):
 
 
 class Head(NamedTuple):
-    """The statistics of a head, and how many keys each of its counted rows sees."""
+    """The statistics of a head, and the number of keys that each of its counted rows sees."""
 
     statistics: HeadStatistics
     visible_keys: np.ndarray
@@ -208,10 +208,10 @@ class _Head:
         self.top, self.bottom, self.place = -math.inf, math.inf, (-1, -1)
 
     def add(self, queries: slice) -> None:
-        """Take in a block of queries."""
+        """Add a block of queries."""
         q = self.q[queries]
         visible = self.visibility.rows(queries)
-        # What is hidden may overflow; what is seen then shows it as an infinity.
+        # Hidden pairs may overflow; visible pairs then show an infinity.
         with np.errstate(over="ignore"):
             raw = (q @ self.k.T) * self.scale
         logits = raw if self.softcap is None else self.softcap * np.tanh(raw / self.softcap)
@@ -269,7 +269,7 @@ class _Head:
             self.sums[name] += float(np.sum(values, dtype=np.float64))
 
     def _norms_variance(self, q: Floats, seen: Mask, count: np.ndarray) -> np.ndarray:
-        """Scale² |q|² tr(C) / d for each row, C the covariance of the keys that it sees."""
+        """Return scale² |q|² tr(C) / d for each row, with C the covariance of its visible keys."""
         if np.all(seen):
             mean = np.mean(self.centred, axis=0)
             total = np.full(len(q), np.sum((self.centred - mean) ** 2))
@@ -285,7 +285,7 @@ class _Head:
         return result
 
     def result(self) -> Head:
-        """Return the averages when all blocks are in."""
+        """Return the averages after the last block."""
         counts = np.concatenate(self.counts) if self.counts else np.zeros(0, np.intp)
         n = len(counts)
         of_two = int(np.count_nonzero(counts > 1))
@@ -343,7 +343,7 @@ _AVERAGED = (
 
 
 def _variance(logits: Floats, seen: Mask, count: np.ndarray) -> np.ndarray:
-    """Unbiased variance of each row across the keys that it sees; 0 for a single key."""
+    """Return the unbiased variance of each row across its visible keys; 0 for a single key."""
     values = np.where(seen, logits, 0).astype(np.float64)
     mean = np.sum(values, axis=-1) / count
     off = np.where(seen, values - mean[:, np.newaxis], 0.0)

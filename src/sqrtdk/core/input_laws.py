@@ -1,7 +1,7 @@
 """Draw q, k, v and the output gradient g: named laws and keyed random streams.
 
-A stream is keyed by what the array is for (sizes, seed, array), never by order, worker or arm.
-So every arm of scaling sees the same arrays, a cell can be computed alone, and the numbers do
+A stream's key is what the array is for (sizes, seed, array), never an order, a worker or a scale
+rule. So every scale rule sees the same arrays, a cell can be computed alone, and the numbers do
 not depend on how a grid is cut into shards.
 """
 
@@ -40,14 +40,14 @@ def stream(array: str, *, d_k: int, n_k: int, n_q: int, d_v: int, seed: int) -> 
 def gaussian(
     q_stream: np.random.Generator, k_stream: np.random.Generator, *, d_k: int, n_k: int, n_q: int
 ) -> tuple[Array, Array]:
-    """Independent standard normal entries: the "unrelated vectors" of the √d_k argument."""
+    """Draw independent standard normal entries: the "unrelated vectors" of the √d_k argument."""
     return q_stream.standard_normal((n_q, d_k)), k_stream.standard_normal((n_k, d_k))
 
 
 def rademacher(
     q_stream: np.random.Generator, k_stream: np.random.Generator, *, d_k: int, n_k: int, n_q: int
 ) -> tuple[Array, Array]:
-    """Independent entries +1 or -1, so that |q|² = |k|² = d_k."""
+    """Draw independent entries +1 or -1, so that |q|² = |k|² = d_k."""
     q, k = q_stream.integers(0, 2, (n_q, d_k)), k_stream.integers(0, 2, (n_k, d_k))
     return 2.0 * q - 1.0, 2.0 * k - 1.0
 
@@ -55,7 +55,7 @@ def rademacher(
 def uniform(
     q_stream: np.random.Generator, k_stream: np.random.Generator, *, d_k: int, n_k: int, n_q: int
 ) -> tuple[Array, Array]:
-    """Independent entries, uniform on ±√3: mean 0 and variance 1."""
+    """Draw independent entries, uniform on ±√3: mean 0 and variance 1."""
     end = math.sqrt(3.0)
     return q_stream.uniform(-end, end, (n_q, d_k)), k_stream.uniform(-end, end, (n_k, d_k))
 
@@ -69,7 +69,7 @@ def student_t(
     n_q: int,
     df: float,
 ) -> tuple[Array, Array]:
-    """Independent heavy-tailed entries: Student's t with `df` degrees of freedom, of variance 1.
+    """Draw independent entries of variance 1: Student's t with `df` degrees of freedom.
 
     Raises ValueError unless df > 2, where the variance is finite.
     """
@@ -90,10 +90,10 @@ def non_centred(
     q_mean: float,
     k_mean: float,
 ) -> tuple[Array, Array]:
-    """Gaussian law plus a mean on every entry of q and of k.
+    """Draw from the gaussian law and add a mean to every entry of q and of k.
 
-    The logits of a query get the common shift scale * q_mean * k_mean * d_k, which softmax does
-    not see, and for q_mean another variance across keys: scale² d_k (1 + q_mean²).
+    The logits of a query get the common shift scale * q_mean * k_mean * d_k, which softmax ignores.
+    A q_mean also changes their variance across keys to scale² d_k (1 + q_mean²).
     Raises ValueError for a mean beyond ±1e6, where rounding hides the gaussian part of the scores.
     """
     for name, mean in (("q_mean", q_mean), ("k_mean", k_mean)):
@@ -112,10 +112,10 @@ def sphere(
     n_q: int,
     arrays: Literal["q", "k", "both"] = "both",
 ) -> tuple[Array, Array]:
-    """Uniform on the sphere of radius √d_k, so that |q|² = d_k: the gaussian law's directions.
+    """Draw uniformly on the sphere of radius √d_k, so |q|² = d_k: the gaussian law's directions.
 
-    `arrays` says what lies on the sphere; the other one stays gaussian. With q alone there, the
-    logits of every query are exactly normal with standard deviation scale * √d_k.
+    `arrays` says which array is on the sphere; the other one stays gaussian. With q alone on it,
+    the logits of every query are exactly normal with standard deviation scale * √d_k.
     """
     q, k = gaussian(q_stream, k_stream, d_k=d_k, n_k=n_k, n_q=n_q)
     return (
@@ -139,12 +139,12 @@ def planted(
     n_q: int,
     cosine: float,
 ) -> tuple[Array, Array]:
-    """Each query has a match: q_i = cosine * k_j + √(1 - cosine²) * gaussian, j = i mod n_k.
+    """Give each query a match: q_i = cosine * k_j + √(1 - cosine²) * gaussian, j = i mod n_k.
 
-    q and k are each as in the gaussian law (which cosine = 0 is), but the entries of q_i and its
-    match have correlation `cosine`, so the score of the match has mean cosine * d_k, where the
-    others have standard deviation √d_k. The cosine of one pair scatters about it by
-    (1 - cosine²)/√d_k. Raises ValueError for a cosine outside [-1, 1].
+    Taken alone, q and k each follow the gaussian law; cosine = 0 is that law. The entries of q_i
+    and its match have correlation `cosine`, so the score of the match has mean cosine * d_k, while
+    the other scores have standard deviation √d_k. The cosine of one pair varies around `cosine`
+    with standard deviation (1 - cosine²)/√d_k. Raises ValueError for a cosine outside [-1, 1].
     """
     if not -1 <= cosine <= 1:
         raise ValueError(f"cosine is {cosine}; allowed: numbers from -1 to 1")
@@ -164,16 +164,16 @@ def graded(
     cosine: float,
     steps: float,
 ) -> tuple[Array, Array]:
-    """Each query has related keys of falling cosine: key i + m mod n_k has cosine (1 - m/steps).
+    """Give each query related keys of falling cosine: key i + m mod n_k has cosine (1 - m/steps).
 
     The cosines are in units of `cosine`, which is that of the match, key i mod n_k. With c_m the
     cosine of key m, q_i is the sum of c_m k_(i+m) and of gaussian noise that brings its entries to
-    variance 1; so `steps` of 1 is the planted law. Where there are fewer keys than steps, the
-    smallest cosines are left out. Raises ValueError for a cosine outside [-1, 1], for steps that
-    are not a whole number from 1, and where the squares of the cosines add up to more than 1.
+    variance 1; so `steps` of 1 is the planted law. With fewer keys than steps, the smallest cosines
+    are left out. Raises ValueError for a cosine outside [-1, 1], for steps that are not a whole
+    number from 1, and if the squares of the cosines add up to more than 1.
     """
     cosines = graded_cosines(n_k, cosine=cosine, steps=steps)
-    # Of all steps, so that the answer is the same for every number of keys.
+    # Over all steps, so that the result does not depend on the number of keys.
     total = cosine**2 * (steps + 1) * (2 * steps + 1) / (6 * steps)
     if total > 1:
         raise ValueError(
@@ -210,7 +210,7 @@ class Law:
     centred      whether every entry of q and k has mean 0 (and variance 1)
     exact        whether `theory.expectations` holds: independent standard normal entries
 
-    Nothing has a default, because a new law must state all of them.
+    No field has a default, because a new law must state all of them.
     """
 
     formula: Callable[..., tuple[Array, Array]]
@@ -220,7 +220,7 @@ class Law:
 
     def __post_init__(self) -> None:
         if self.exact and not self.unrelated:
-            raise ValueError("exact expectations exist for unrelated vectors alone")
+            raise ValueError("exact expectations exist for unrelated vectors only")
 
     @property
     def unrelated(self) -> bool:

@@ -1,10 +1,10 @@
 """Compute the quantities of `attention`, `gradients` and `metrics` for batches of cells, fast.
 
 Several scale rules share one draw: its scores q kᵀ, g vᵀ, and the argmax and shift of each row.
-Arrays of n_q × n_k exist a block of queries at a time, in buffers that stay, so the memory is
-O(block n_k + n (d_k + d_v)). The readable formulas are the definition of every result. A cell's
-bits depend neither on the batch that it is in nor on the other rules, because every choice made
-here follows from the cell's own shape and numbers.
+Arrays of n_q × n_k exist for one block of queries at a time, in buffers that are reused, so the
+memory is O(block n_k + n (d_k + d_v)). The readable formulas define every result. The bits of a
+cell depend neither on its batch nor on the other rules, because every choice made here follows
+from the cell's own shape and numbers.
 
 Types, shapes, masks and undefined results are as in `attention` and `metrics`: a hidden key has no
 influence on any result, whatever it holds, and nothing gives a warning. Rows that meet NaN or an
@@ -25,29 +25,30 @@ from sqrtdk.core.checks import as_floats, check_mask, check_number, check_shapes
 from sqrtdk.core.metrics import RowMetrics
 
 BATCH_ENTRIES, BATCH_VALUES = 2**17, 2**20
-"""Scores, and numbers in q, k, v and g, of a batch of small cells: enough for the work of a call
-to outweigh its cost."""
+"""Limits of a batch of small cells: its scores, and its numbers in q, k, v and g. A batch of this
+size does enough work per call to outweigh the cost of the call."""
 
 BLOCK_ENTRIES, BLOCK_ROWS = 2**17, 128
-"""Scores of one cell that are kept at once, so that they stay in the processor's cache; and
-queries at least, because sums over blocks and narrow matrix products cost more than that saves."""
+"""Limits of a block of one cell: scores that are kept at once, so that they stay in the
+processor's cache, and at least this many queries, because sums over more blocks and narrower
+matrix products would cost more than the cache saves."""
 
 WHOLE_ENTRIES = 2**20
-"""Scores of a cell, at most, that are kept at once where that allows for Gram matrices, or where
-vectors are long."""
+"""Largest number of scores of a cell that are kept at once if that allows Gram matrices, or if
+the vectors are long."""
 
 STRIP_ENTRIES = 2**15
-"""Scores that the element-wise steps, all of them, work on before the next ones: their arrays
-stay in a core's cache."""
+"""Scores that all element-wise steps process before the next ones, so that their arrays stay in
+a core's cache."""
 
 PAIRWISE = 256
-"""Keys from which on NumPy's pairwise sum is as fast as a dot product with ones, and it rounds
-less."""
+"""Number of keys from which NumPy's pairwise sum is as fast as a dot product with ones. It also
+rounds less."""
 
 CANCELLED = {np.dtype(t): share for t, share in ((float, 1e-3), (np.float32, 0.1), ("g", 1e-3))}
-"""Recompute a squared norm from a Gram matrix directly if it is below this share of its upper
-bound, because digits were lost. Rounding is about eps √d of the bound, so a relative accuracy of
-1e-12 is kept, and of 1e-5 in single precision. Of unrelated vectors most squares are about half of
+"""Recompute a squared norm directly if its Gram form is below this share of its upper bound:
+cancellation would cost more than about 1e-12 relative accuracy (1e-5 in single precision). The
+rounding error is about eps √d of the bound. For unrelated vectors most squares are about half of
 their bound."""
 
 
@@ -71,7 +72,7 @@ class Measured:
     dead_entries: Floats
 
     def replace(self, cell: int, defined: definitions.Cell, queries: Mask, keys: Mask) -> None:
-        """Take over the sums over one cell, and the rows of these queries [n_q] and keys [n_k]."""
+        """Replace the sums over one cell, and the rows of these queries [n_q] and keys [n_k]."""
         self.scale[cell] = defined.scale
         self.logit_std[cell] = defined.logit_std
         self.dead_entries[cell] = defined.dead_entries
@@ -83,7 +84,7 @@ class Measured:
 
 
 def batch_size(n_q: int, n_k: int, d_k: int, d_v: int) -> int:
-    """Return how many cells are worth computing together: several only where they are small.
+    """Return how many cells to compute together: several only if they are small.
 
     >>> batch_size(16, 16, 4, 4), batch_size(16, 16, 4096, 64), batch_size(1024, 1024, 64, 64)
     (512, 7, 1)
@@ -93,10 +94,10 @@ def batch_size(n_q: int, n_k: int, d_k: int, d_v: int) -> int:
 
 
 def block_rows(n_q: int, n_k: int, d: int, *, whole: bool) -> int:
-    """Return the number of queries whose scores are kept at once; `whole` asks for all of them.
+    """Return the number of queries whose scores are kept at once; `whole` requests all of them.
 
-    More for larger vectors, because the gradients of k and v are summed over the blocks, and that
-    costs as much for few queries as for many.
+    Larger vectors get larger blocks, because the gradients of k and v are summed over the blocks,
+    and that costs as much for few queries as for many.
 
     >>> block_rows(1024, 1024, 16, whole=False), block_rows(1024, 1024, 16, whole=True)
     (128, 1024)
@@ -110,10 +111,10 @@ def block_rows(n_q: int, n_k: int, d: int, *, whole: bool) -> int:
 
 
 def gram_serves(n_rows: int, n_summed: int, d: int) -> bool:
-    """Return whether the norms of the rows of x y, x [n_rows, n_summed], cost less from y yᵀ.
+    """Return whether y yᵀ is the cheaper way to the row norms of x y, x [n_rows, n_summed].
 
-    By the multiplications of two scale rules that share y yᵀ, whatever the number of rules is, so
-    that a rule's digits do not depend on its company.
+    The multiplications are counted for two scale rules that share y yᵀ, whatever the number of
+    rules is, so that the digits of a rule do not depend on the other ones.
 
     >>> gram_serves(64, 64, 127), gram_serves(64, 64, 128)
     (False, True)
@@ -122,7 +123,7 @@ def gram_serves(n_rows: int, n_summed: int, d: int) -> bool:
 
 
 def gram_norms(n_q: int, n_k: int, d_k: int, d_v: int) -> dict[str, bool]:
-    """Return for the gradients of q, k and v whether a Gram matrix serves their norms."""
+    """Return whether to use a Gram matrix for the gradient norms of q, k and v."""
     return {
         "q": gram_serves(n_q, n_k, d_k),
         "k": gram_serves(n_k, n_q, d_k),
@@ -131,10 +132,10 @@ def gram_norms(n_q: int, n_k: int, d_k: int, d_v: int) -> dict[str, bool]:
 
 
 class Kernel:
-    """Measurement of batches of cells, in buffers that stay from one call to the next."""
+    """Measure batches of cells, in buffers that are reused from call to call."""
 
     def __init__(self, *, gram: bool = True) -> None:
-        """Form every gradient unless `gram`; for comparison."""
+        """Set up empty buffers. Without `gram`, every gradient is formed, for comparison."""
         self._gram = gram
         self._buffers: dict[tuple[str, np.dtype], NDArray[Any]] = {}
 
@@ -169,7 +170,7 @@ class Kernel:
         pairs = (*q.shape[:2], k.shape[1])
         if mask is not None:
             mask = np.broadcast_to(check_mask(mask, pairs), pairs)
-        # What is not finite is in the result; a hidden pair is nothing to warn of.
+        # Non-finite values show in the result, and hidden pairs need no warning.
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             return self._measure(q, k, v, g, known, mask, dead_below)
 
@@ -187,7 +188,7 @@ class Kernel:
         part = _Part.of(mask, q, k, v, g)
         grams = gram_norms(n_q, n_k, d_k, d_v) if self._gram else {}
         step = block_rows(n_q, n_k, max(d_k, d_v), whole=any(grams.values()))
-        arms = [_Arm(rule, q, k, whole=step == n_q, grams=grams) for rule in rules]
+        arms = [_RuleSums(rule, q, k, whole=step == n_q, grams=grams) for rule in rules]
         visible: Mask | None
         for start in range(0, n_q if n_k else 0, max(step, 1)):
             queries = slice(start, min(start + step, n_q))
@@ -218,7 +219,7 @@ class Kernel:
         return results
 
     def buffer(self, name: str, shape: tuple[int, ...], dtype: np.dtype) -> NDArray[Any]:
-        """Return an array of undefined content; the next of the same name takes its memory."""
+        """Return an array of undefined content; the next one of the same name reuses its memory."""
         size = math.prod(shape)
         kept = self._buffers.get((name, dtype))
         if kept is None or kept.size < size:
@@ -227,11 +228,12 @@ class Kernel:
 
 
 class _Part(NamedTuple):
-    """The arrays of a batch with 0 for the rows that the fast way must leave out.
+    """The arrays of a batch, with 0 in the rows that the fast path must leave out.
 
-    These are keys that no query sees, queries that see no key, and rows whose squared length is not
-    finite, which a product with 0 would pass on. `queries` [cells, n_q] and `keys` [cells, n_k] are
-    those whose results such a row changes, `blind` [cells, n_q] the queries that see no key.
+    These rows are keys that no query sees, queries that see no key, and rows whose squared length
+    is not finite, which a product with 0 would pass on. `queries` [cells, n_q] and `keys`
+    [cells, n_k] mark the rows whose results these zeros change. `blind` [cells, n_q] marks the
+    queries that see no key.
     """
 
     q: Floats
@@ -276,11 +278,11 @@ def _zero_unless(kept: Mask, x: Floats, y: Floats) -> tuple[Floats, Floats]:
 
 
 class _Shift(NamedTuple):
-    """Logits up to a factor and dL/d weights, [cells, rows, n_k], as the softmax sees them.
+    """Logits up to a factor and dL/d weights, [cells, rows, n_k], shifted for the softmax.
 
-    `logits` minus the row's maximum, 0 where hidden; `d_weights` minus its value at the maximum;
-    `top` [cells, rows] is where that is, counted from the beginning of the strip, `peaks` are these
-    maxima, and `largest` [cells] is the magnitude of the largest one.
+    `logits` has the row's maximum subtracted and is 0 where hidden. `d_weights` has its value at
+    that maximum subtracted. `top` [cells, rows] is the index of the maximum from the beginning of
+    the strip, `peaks` are the maxima, and `largest` [cells] is the largest magnitude of a peak.
     """
 
     logits: Floats
@@ -292,7 +294,7 @@ class _Shift(NamedTuple):
 
 
 class _Block:
-    """Some queries of every cell: what all scale rules share."""
+    """A block of queries of every cell: what all scale rules share."""
 
     def __init__(
         self,
@@ -305,7 +307,7 @@ class _Block:
         *,
         alike: bool,
     ) -> None:
-        """Compute the products; if all rules are factors (`alike`), none needs the bare scores."""
+        """Compute the products. If all rules are factors (`alike`), no bare scores are kept."""
         self.kernel, self.q, self.k, self.g = kernel, q, k, g
         self.visible = visible
         self.shape = (*q.shape[:2], k.shape[1])
@@ -328,7 +330,7 @@ class _Block:
         return self._grams[x]
 
     def strips(self) -> Iterator[tuple[slice, slice]]:
-        """Yield slices of cells and rows to work on together: whole cells, or rows of one."""
+        """Yield slices of cells and rows to process together: whole cells, or rows of one cell."""
         cells, rows, n_k = self.shape
         deep = max(1, STRIP_ENTRIES // (rows * n_k))
         high = rows if rows * n_k <= STRIP_ENTRIES else max(1, STRIP_ENTRIES // n_k)
@@ -337,7 +339,7 @@ class _Block:
                 yield slice(cell, cell + deep), slice(row, row + high)
 
     def plain(self) -> _Shift:
-        """Return the scores themselves, shifted, for every rule that is one factor above 0."""
+        """Return the shifted scores, which serve every rule that is a single factor above 0."""
         if self._plain is None:
             logits, d_weights = (
                 (self.scores, self._d_weights)
@@ -348,7 +350,7 @@ class _Block:
         return self._plain
 
     def of(self, logits: Floats) -> _Shift:
-        """Return the shifted logits of a rule that looks at q and k."""
+        """Return the shifted logits of a rule that uses q and k."""
         return self._shift(logits, self.buffer("own logits"), self.buffer("own d_weights"))
 
     def _shift(self, logits: Floats, shifted: Floats, d_weights: Floats) -> _Shift:
@@ -367,7 +369,7 @@ class _Block:
             at += np.arange(0, raw.size, n_k).reshape(at.shape)
             peak = raw.reshape(-1)[at]
             if self.visible is not None:
-                # A row that sees nothing has no peak; its entries count as hidden below.
+                # A row without visible keys has no peak; its entries count as hidden below.
                 peak = np.where(peak == -np.inf, 0.0, peak)
             np.subtract(raw, peak[..., np.newaxis], out=t)
             if self.visible is not None:
@@ -382,13 +384,13 @@ class _Block:
         return _Shift(shifted, d_weights, top, peaks, largest, variance)
 
     def _variance(self, t: Floats, total: Floats, square: Floats) -> Floats:
-        """Return the unbiased variance of each row over its visible keys; 0 below two of them."""
-        # In the dtype of the logits, also where it is one number for all rows.
+        """Return the unbiased variance of each row over its visible keys; 0 for fewer than two."""
+        # Stay in the dtype of the logits, even if the number is the same for all rows.
         n = np.maximum(self.shape[2] if self.n_visible is None else self.n_visible, 1)
         n = n.astype(t.dtype)
         mean = total / n
         spread = square - total * mean
-        # A mean far from 0 on the scale of the spread costs digits: take the deviations there.
+        # A mean that is large compared to the spread costs digits: use the deviations there.
         for index in _chunks(spread <= square / 64, t.shape[-1]):
             deviation = t[index] - mean[index][..., np.newaxis]
             if self.visible is not None:
@@ -397,8 +399,8 @@ class _Block:
         return np.where(n > 1.0, spread / np.maximum(n - 1.0, 1.0), 0.0)
 
 
-class _Arm:
-    """The measurements of one scale rule so far, block by block."""
+class _RuleSums:
+    """The accumulated measurements of one scale rule, block by block."""
 
     def __init__(
         self, rule: ScaleRule, q: Floats, k: Floats, *, whole: bool, grams: Mapping[str, bool]
@@ -407,7 +409,7 @@ class _Arm:
         dtype = q.dtype
         self.rule = rule
         self.factor = rule.value if isinstance(rule, Factor) and rule.value > 0 else None
-        # A Gram matrix of the keys' norms needs all queries at once.
+        # The Gram matrix for the norms of the keys' gradients needs all queries at once.
         self.whole = whole
         self.gram = {x: whole and serves for x, serves in grams.items()}
         self.rows = RowMetrics(*np.empty((len(RowMetrics._fields), n_cells, n_q), dtype))
@@ -419,8 +421,8 @@ class _Arm:
         self.variance = np.zeros(n_cells, np.result_type(dtype, np.float64))
         self.scale = np.zeros(n_cells)
         self.counted, self.seen, self.dead = np.zeros((3, n_cells), np.intp)
-        # Queries that are left to the definitions, as are those of a cell without keys, and whether
-        # the sums over a cell are right: without a pair there is nothing to add up.
+        # `left` marks queries for the definitions, including those of a cell without keys. `sound`
+        # marks cells whose sums are right: without a pair there is nothing to add up.
         self.left = np.full((n_cells, n_q), n_k == 0)
         self.sound = np.full(n_cells, n_q * n_k > 0)
 
@@ -475,10 +477,10 @@ class _Arm:
         if self.factor is not None:
             self.norms["k"] *= self.factor
         dtype = self.norms["q"].dtype
-        # Nothing to average is NaN.
+        # The mean of no rows is NaN.
         std = np.sqrt(np.where(self.counted > 0, self.variance, np.nan) / self.counted)
         scale = self.scale / self.seen
-        # Where squares over- or underflow, the definition does not take them.
+        # Squares that over- or underflow are left to the definition, which does not need them.
         limits = np.finfo(dtype)
         safe = (self.variance >= limits.tiny / limits.eps * self.counted) & (self.variance < np.inf)
         self.sound &= (safe | (self.counted == 0)) & (self.seen > 0)
@@ -529,8 +531,8 @@ class _Arm:
         """Compute row metrics, weights, and the gradient of the logits with its row norms."""
         cells, rows, n_k = block.shape
         dtype = weights.dtype
-        # Over the keys other than the largest, e the exponentials of their logits t and d their
-        # dL/d weights: sums of e, e t, e², e³ and e d.
+        # Sums over the keys other than the largest, with e the exponentials of their logits t, and
+        # d their dL/d weights: e, e t, e², e³ and e d.
         r, u, s2, s3, ed, norm = np.empty((6, cells, rows), dtype)
         ones = np.ones(n_k, dtype)
         for strip in block.strips():
@@ -567,7 +569,7 @@ class _Arm:
                     dead &= block.visible[strip]
                 self.dead[strip[0]] += _count(dead)
         self._finish(block, shift, factor, queries, (r, u, s2, s3))
-        return _root(norm, lambda index: d_logits[index], n_k)
+        return _safe_norms(norm, lambda index: d_logits[index], n_k)
 
     def _finish(
         self,
@@ -608,7 +610,7 @@ class _Arm:
             if n_visible is not None:
                 values[n_visible == 0] = np.nan
             getattr(self.rows, name)[:, queries] = values
-        # Squares of such a row underflow: by the definition, which does not take them.
+        # The squares of these rows underflow. The definition avoids the squares.
         for index in _chunks((s2 < limits.tiny / limits.eps) & (r > 0.0), block.shape[2]):
             visible = None if block.visible is None else block.visible[index]
             again = metrics.row_metrics(shift.logits[index] * factor, visible)
@@ -628,14 +630,14 @@ class _Arm:
                 product += extra
             return metrics.row_norms(product)
         gram = block.gram(x, right)
-        work = kernel.buffer("work gram", _stored(left).shape, dtype)
-        # The transpose of a row-major array is multiplied as it is stored, from the other side.
+        work = kernel.buffer("work gram", _row_major(left).shape, dtype)
+        # Multiply the transpose of a row-major array as it is stored, from the other side.
         if left.flags.c_contiguous:
             np.matmul(left, gram, out=work)
             square = np.vecdot(work, left)
             own = np.vecdot(left, left)
         else:
-            stored = _stored(left)
+            stored = _row_major(left)
             np.matmul(gram, stored, out=work)
             np.multiply(work, stored, out=work)
             square = np.sum(work, axis=-2)
@@ -655,7 +657,7 @@ class _Arm:
                 found[here] = left[cell, index[1][here]] @ right[cell]
             return found
 
-        return _root(
+        return _safe_norms(
             np.where(square > CANCELLED[dtype] * bound, square, 0.0), directly, right.shape[2]
         )
 
@@ -673,13 +675,13 @@ def _count(mask: Mask) -> NDArray[np.intp]:
     flat = mask.reshape(len(mask), -1)
     if len(flat) == 1 or flat.shape[1] % 8:
         return np.array([np.count_nonzero(one) for one in flat])
-    # Eight at a time: a call for each small cell would cost more than its exponentials.
+    # Eight at a time: one call for each small cell would cost more than its exponentials.
     found: NDArray[np.intp] = np.sum(np.bitwise_count(flat.view(np.uint64)), axis=-1, dtype=np.intp)
     return found
 
 
 def _chunks(where: Mask, width: int) -> Iterator[tuple[NDArray[np.intp], ...]]:
-    """Yield indices of the true entries, as many at once as rows of this width fill a strip."""
+    """Yield indices of the true entries, in chunks of rows of this width that fill a strip."""
     if where.any():
         index = np.nonzero(where)
         step = max(1, STRIP_ENTRIES // width)
@@ -687,10 +689,10 @@ def _chunks(where: Mask, width: int) -> Iterator[tuple[NDArray[np.intp], ...]]:
             yield tuple(axis[start : start + step] for axis in index)
 
 
-def _root(
+def _safe_norms(
     square: Floats, rows: Callable[[tuple[NDArray[np.intp], ...]], Floats], width: int
 ) -> Floats:
-    """Return norms from their squares; where those over- or underflow, from the rows."""
+    """Return norms from their squares, or from the rows where the squares over- or underflow."""
     limits = np.finfo(square.dtype)
     norms = np.sqrt(square)
     for index in _chunks(~((square >= limits.tiny / limits.eps) & (square < np.inf)), width):
@@ -698,6 +700,6 @@ def _root(
     return norms
 
 
-def _stored(x: Floats) -> Floats:
-    """Return a matrix as it lies in memory, row-major: itself or its transpose."""
+def _row_major(x: Floats) -> Floats:
+    """Return a matrix in row-major order: itself or its transpose, whichever memory holds."""
     return x if x.flags.c_contiguous else np.swapaxes(x, -1, -2)

@@ -1,4 +1,4 @@
-"""Statistics of attention: how concentrated the weights are, how large logits and gradients are.
+"""Statistics of attention: the concentration of the weights, the sizes of logits and gradients.
 
 Entropies are in nats. Types are as in `attention`: results keep float32, float64 and longdouble,
 half precision is computed in float32, and any other type raises TypeError. What is undefined is
@@ -22,10 +22,10 @@ class RowMetrics(NamedTuple):
 
     entropy_nats        H = -Σ p ln p
     entropy_normalized  H / ln(number of visible keys); NaN for a single visible key
-    effective_keys      exp H: so many equal weights would have this entropy
+    effective_keys      exp H: the number of equal weights with the same entropy
     sum_sq_weights      Σ p²
     max_weight          max p
-    max_weight_gap      1 - max p, with all its digits when max p rounds to 1
+    max_weight_gap      1 - max p, with full precision where max p rounds to 1
     jacobian_norm       ‖diag(p) - ppᵀ‖_F, the norm of the derivative of softmax
     """
 
@@ -41,7 +41,7 @@ class RowMetrics(NamedTuple):
 def row_metrics(logits: Floats, mask: Mask | None = None) -> RowMetrics:
     """Compute the metrics of softmax(logits, mask) for logits [..., n_q, n_k]; see `RowMetrics`.
 
-    Computed from the logits, since the rounded weights of a saturated row have lost the answer:
+    Use the logits, because the rounded weights of a saturated row have lost the digits:
     1 - max p is 0 from a logit gap of 37 on. With the largest logit at 0, and e the exponentials
     of the *other* logits t, R = Σe, z = 1 + R (so max p = 1/z), everything is a sum of terms of
     one sign. Where even e underflows (gap 745 in float64, 103 in float32) the row is one-hot.
@@ -55,7 +55,7 @@ def row_metrics(logits: Floats, mask: Mask | None = None) -> RowMetrics:
     """
     logits = mask_logits(logits, mask)
     if logits.shape[-1] == 0:
-        # No key is the same as a hidden one, which has a largest logit to look for.
+        # No keys are the same as one hidden key, which has a maximum to look for.
         logits = np.full((*logits.shape[:-1], 1), -np.inf, logits.dtype)
     n_visible = np.count_nonzero(logits != -np.inf, axis=-1)
     top = np.max(logits, axis=-1)
@@ -78,7 +78,7 @@ def row_metrics(logits: Floats, mask: Mask | None = None) -> RowMetrics:
     f3 = np.sum(f * f * f, axis=-1)
     spread = (1.0 + 2.0 * f2 + (r * f2) ** 2) / z**2 + (f2 - 2.0 * gap * f3)
 
-    # At least in float64, which counts without rounding.
+    # At least float64, in which counts are exact.
     count = np.maximum(n_visible, 2).astype(np.result_type(entropy.dtype, np.float64))
     log_n = np.log(count).astype(entropy.dtype)
     metrics = RowMetrics(
@@ -97,7 +97,7 @@ def row_metrics(logits: Floats, mask: Mask | None = None) -> RowMetrics:
 def logit_std(logits: Floats, mask: Mask | None = None) -> Floats:
     """Compute the effective sigma of logits [..., n_q, n_k], one number per [...].
 
-    The square root of the mean, over queries, of the unbiased variance across the visible keys.
+    It is the root of the mean, over queries, of the unbiased variance across the visible keys.
     A common shift of a row, which softmax ignores, does not count. For q, k ~ N(0, I) its mean
     square is exactly scale² d_k. Queries that see fewer than two keys are left out; NaN if all
     do, or if one of the others sees a logit of NaN or +inf. Right at any magnitude. Raises what
@@ -111,7 +111,7 @@ def logit_std(logits: Floats, mask: Mask | None = None) -> Floats:
     visible = logits != -np.inf
     n_visible = np.count_nonzero(visible, axis=-1).astype(logits.dtype)
     counted = n_visible > 1.0
-    # In units of powers of two, which are exact, no difference overflows and no square over- or
+    # In units of powers of two, which are exact, no difference overflows, and no square over- or
     # underflows. Shifting first keeps the digits of small differences between large logits.
     room = np.maximum(_exponent(logits) + 2 - np.finfo(logits.dtype).maxexp, 0)
     t = shift_by_row_max(np.ldexp(logits, -room))
@@ -149,7 +149,7 @@ def row_norms(x: Floats) -> Floats:
     x = as_float("x", x)
     check_shapes(x=(x, "... d"))
     limits = np.finfo(x.dtype)
-    # Overflow is looked for below, or is the answer.
+    # Overflow is either handled below or the correct result.
     with np.errstate(over="ignore", invalid="ignore"):
         squared = np.asarray(np.vecdot(x, x))
         norms: Floats = np.asarray(np.sqrt(squared))
@@ -181,7 +181,7 @@ def summarize_norms(norms: Floats, *, dead_below: float = 1e-3) -> NormSummary:
     `dead_rows`, the share of rows with a norm below `dead_below`, and `top1_share`, the share of
     the sum of squares that the 1 % of rows with the largest norms hold (rounded up to whole
     rows; NaN if all norms are zero or one is infinite). A mean square that a few rows carry says
-    little about the typical row: hence all of these together. Everything is NaN where a norm is
+    little about the typical row, so all of these are given. Everything is NaN where a norm is
     NaN or there are no rows. Raises TypeError and ValueError for arrays of other types and without
     axes.
 
@@ -198,7 +198,7 @@ def summarize_norms(norms: Floats, *, dead_below: float = 1e-3) -> NormSummary:
             *np.full((len(NormSummary._fields), *norms.shape[:-1]), np.nan, norms.dtype)
         )
     n_top = -(-n_rows // 100)
-    # One sort serves all: np.quantile and np.partition cost small cells more than their gradients.
+    # Sort once: np.quantile and np.partition would cost small cells more than their gradients.
     rising = np.sort(norms, axis=-1)
     total = row_norms(norms)
     top = row_norms(rising[..., n_rows - n_top :])
@@ -222,7 +222,7 @@ def _quantile(rising: Floats, share: float) -> Floats:
     """
     place = share * (rising.shape[-1] - 1)
     low = math.floor(place)
-    # Between a place and itself where the quantile is an order statistic: the next may be inf.
+    # If the quantile is an order statistic, do not use the next value, which may be inf.
     high = low if place == low else low + 1
     below, above = rising[..., low], rising[..., high]
     step = np.where(above > below, above, 0.0) - np.where(above > below, below, 0.0)

@@ -1,12 +1,12 @@
 """Scale rules: they turn the scores q·k into the logits that the softmax sees.
 
 An entry of `scale_rules` in the configuration names one of these formulas and its parameters
-(`inverse: {rule: power, exponent: 1}`), so a new arm is one line of YAML. A formula that is a
-factor of the sizes is a function that returns a number. One that looks at q and k returns a
-`ScaleRule`, and gives its gradient by hand, through the norms as well. d_k may lie between whole
-numbers, where the exact curves are drawn.
+(`inverse: {rule: power, exponent: 1}`), so a new scale rule is one line of YAML. If the scale is a
+factor that depends on the sizes only, the formula is a function that returns a number. If it
+depends on q and k, the formula returns a `ScaleRule` with a gradient derived by hand, including
+the path through the norms. d_k may be a real number, which the exact curves need.
 
-With a mask, a hidden pair of query and key has no part in a visible logit, a mean or a gradient,
+With a mask, a hidden pair of query and key does not affect a visible logit, a mean or a gradient,
 whatever q and k hold there.
 """
 
@@ -23,34 +23,34 @@ from sqrtdk.core.metrics import row_norms
 
 
 def constant(d_k: float, n_k: int, *, value: float) -> float:
-    """One factor at every size; 1 is attention without scaling.
+    """Multiply by the same factor at every size; 1 is attention without scaling.
 
     >>> constant(64, 256, value=1)
     1.0
     """
-    return _above_0("value", value)
+    return _positive("value", value)
 
 
 def power(d_k: float, n_k: int, *, exponent: float, multiplier: float = 1.0) -> float:
-    """Multiplier * d_k^-exponent; exponent 1/2 is Vaswani et al. 2017, eq. (1), 1 Yang et al. 2022.
+    """Multiply by multiplier * d_k^-exponent; in Vaswani et al. 2017, eq. (1), the exponent is 1/2.
 
-    A multiplier of 8 makes exponent 1 agree with exponent 1/2 at d_k = 64.
+    It is 1 in Yang et al. 2022. With a multiplier of 8, exponent 1 agrees with 1/2 at d_k = 64.
 
     >>> power(64, 256, exponent=0.5), power(64, 256, exponent=1, multiplier=8)
     (0.125, 0.125)
     """
     if not math.isfinite(exponent):
         raise ValueError(f"exponent is {exponent}; allowed: finite numbers")
-    return _above_0("multiplier", multiplier) * math.pow(d_k, -exponent)
+    return _positive("multiplier", multiplier) * math.pow(d_k, -exponent)
 
 
 def log_length(d_k: float, n_k: int, *, exponent: float, multiplier: float = 1.0) -> float:
-    """Multiplier * ln(n_k)^exponent / √d_k, a scale that grows with the number of keys.
+    """Multiply by multiplier * ln(n_k)^exponent / √d_k, which grows with the number of keys.
 
-    Exponent 1 is Nakanishi 2025 (arXiv 2501.19399), whose multiplier s is learned. At exponent
-    1/2 unrelated vectors stay at one distance from saturation at every n_k: their logits have
+    Exponent 1 is Nakanishi 2025 (arXiv 2501.19399), where the multiplier s is learned. At exponent
+    1/2 unrelated vectors stay equally far from saturation at every n_k: their logits have
     standard deviation √(ln n_k), and the critical one is √(2 ln n_k) (Derrida 1981). n_k is the
-    number of keys of the cell, hidden ones too.
+    number of keys of the cell, including hidden ones.
 
     >>> log_length(64, 1024, exponent=0.5) == math.sqrt(math.log(1024)) / 8
     True
@@ -60,11 +60,11 @@ def log_length(d_k: float, n_k: int, *, exponent: float, multiplier: float = 1.0
     if n_k < 2:
         raise ValueError(f"n_k is {n_k}; allowed: from 2, because ln 1 is 0")
     length = math.pow(math.log(n_k), exponent)
-    return _above_0("multiplier", multiplier) * length * math.pow(d_k, -0.5)
+    return _positive("multiplier", multiplier) * length * math.pow(d_k, -0.5)
 
 
 def d_model(d_k: float, n_k: int, *, heads: float) -> float:
-    """1/√d_model, the width of the model where that of one head is meant: d_model = heads d_k.
+    """Divide by √d_model = √(heads d_k): the width of the model in place of that of one head.
 
     >>> d_model(64, 256, heads=4)
     0.0625
@@ -75,7 +75,7 @@ def d_model(d_k: float, n_k: int, *, heads: float) -> float:
 
 
 def integer_sqrt(d_k: float, n_k: int) -> float:
-    """1/⌊√d_k⌋, the square root taken in integer arithmetic; right at square numbers.
+    """Divide by ⌊√d_k⌋, the square root in integer arithmetic, which is right at square numbers.
 
     >>> integer_sqrt(8, 256)
     0.5
@@ -84,7 +84,7 @@ def integer_sqrt(d_k: float, n_k: int) -> float:
 
 
 quiet = np.errstate(over="ignore", invalid="ignore", divide="ignore")
-"""What is not finite is in the result, and a hidden pair is nothing to warn of."""
+"""Suppress warnings: non-finite values show in the result, and hidden pairs need none."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class QKNorm:
     def backward(
         self, d_logits: Floats, scores: Floats, q: Floats, k: Floats, mask: Mask | None = None
     ) -> ScaleGradients:
-        """Go through the norms: d logits / d|q| = -logits/|q|, and d|q| / dq = q/|q|; so for k."""
+        """Include the norms: d logits / d|q| = -logits/|q|, d|q| / dq = q/|q|; the same for k."""
         of_q, of_k = self._norms(q, k)
         flow = _visible(d_logits * self.logits(scores, q, k), mask)
         along_q = np.sum(flow, axis=-1)[..., :, np.newaxis]
@@ -160,7 +160,7 @@ class SoftCap:
 
     @quiet
     def logits(self, scores: Floats, q: Floats, k: Floats, mask: Mask | None = None) -> Floats:
-        """Return the capped logits; the mask comes after, or a hidden key would have logit -cap."""
+        """Return capped logits; the mask is applied later, or a hidden key would have -cap."""
         capped: Floats = self.cap * np.tanh(scores * self.factor / self.cap)
         return capped
 
@@ -181,9 +181,9 @@ class SoftCap:
 
 @dataclass(frozen=True)
 class KeyNormSum:
-    """Scores over the sum of the norms of the keys that the query sees (Bernhard 2023).
+    """Scores divided by the sum of the norms of the keys that the query sees (Bernhard 2023).
 
-    Where that sum is 0 so are all scores, and logits and gradients are 0. A single zero key has
+    If that sum is 0, all scores, logits and gradients are 0. A single zero key has
     no gradient through its norm, which has a kink there.
     """
 
@@ -196,7 +196,7 @@ class KeyNormSum:
     def backward(
         self, d_logits: Floats, scores: Floats, q: Floats, k: Floats, mask: Mask | None = None
     ) -> ScaleGradients:
-        """Go through the sum: d logits / d sum = -logits / sum; the norm grows along the key."""
+        """Include the sum: d logits / d sum = -logits / sum, and d|k| / dk = k/|k|."""
         total = self._sum(k, mask)
         flow = _visible(d_logits * (scores / total), mask)
         d_total = -np.sum(flow, axis=-1, keepdims=True) / total
@@ -209,7 +209,7 @@ class KeyNormSum:
 
     @quiet
     def mean_factor(self, q: Floats, k: Floats, mask: Mask | None = None) -> float:
-        """Return the mean over pairs of 1 / Σ|k|; without a mask one number for all of one head."""
+        """Return the mean over pairs of 1 / Σ|k|; without a mask it is the same for all queries."""
         return _mean(1.0 / self._sum(k, mask), mask)
 
     @staticmethod
@@ -221,20 +221,20 @@ class KeyNormSum:
 
 
 def qk_norm(d_k: float, n_k: int, *, scale: float) -> ScaleRule:
-    """`QKNorm` with a given scale, the largest logit that there can be."""
-    return QKNorm(_above_0("scale", scale))
+    """Apply `QKNorm` with a given scale, the largest possible logit."""
+    return QKNorm(_positive("scale", scale))
 
 
 def soft_cap(
     d_k: float, n_k: int, *, cap: float | None, exponent: float = 0.5
 ) -> float | ScaleRule:
-    """`SoftCap` of the factor d_k^-exponent; without a cap (None) just that factor."""
+    """Apply `SoftCap` to the factor d_k^-exponent; without a cap (None) use the factor only."""
     factor = power(d_k, n_k, exponent=exponent)
-    return factor if cap is None else SoftCap(_above_0("factor", factor), _above_0("cap", cap))
+    return factor if cap is None else SoftCap(_positive("factor", factor), _positive("cap", cap))
 
 
 def key_norm_sum(d_k: float, n_k: int) -> ScaleRule:
-    """`KeyNormSum`; logits of unrelated vectors have standard deviation about 1/n_k."""
+    """Apply `KeyNormSum`; logits of unrelated vectors have standard deviation about 1/n_k."""
     return KeyNormSum()
 
 
@@ -268,10 +268,10 @@ def rule(entry: dict[str, Any], *, d_k: float, n_k: int) -> ScaleRule:
 
 
 def factor(entry: dict[str, Any], *, d_k: float, n_k: int) -> float | None:
-    """Return the number that an entry multiplies every score by; None where it needs the arrays.
+    """Return the number that an entry multiplies every score by, or None if it needs the arrays.
 
-    Needs no arrays. The exact expectations of `theory` hold where it is a number. Raises what
-    `rule` raises.
+    The exact expectations of `theory` cover the entries with a number. Raises what `rule`
+    raises.
 
     >>> factor({"rule": "power", "exponent": 0.5}, d_k=64, n_k=256)
     0.125
@@ -291,12 +291,12 @@ def is_factor(entry: dict[str, Any]) -> bool:
     try:
         return factor(entry, d_k=1, n_k=2) is not None
     except (ValueError, ArithmeticError):
-        # Out of range, which is answered where every rule is tried at every size. Rules that look
-        # at the arrays have no sizes to refuse.
+        # Out of range, which is reported where every rule is tried at every size. Rules that
+        # use the arrays raise no error for a size.
         return True
 
 
-def _above_0(name: str, value: float) -> float:
+def _positive(name: str, value: float) -> float:
     if not (math.isfinite(value) and value > 0):
         raise ValueError(f"{name} is {value}; allowed: finite numbers above 0")
     return float(value)

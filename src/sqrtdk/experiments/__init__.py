@@ -1,1 +1,1 @@
-"""One module an experiment, all of one shape: `registry.Experiment`."""
+"""One sub-package per experiment; `registry` lists them, `cells` measures their cells."""

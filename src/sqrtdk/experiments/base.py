@@ -50,13 +50,16 @@ class Pivot:
     """What the report's compact tables of an experiment show.
 
     `metrics` are tabulated, by default the first six. `down` is the axis with a row for each value,
-    at most `most` of them, and the values of the axis `side` are next to each other.
+    at most `most` of them, and the values of the axis `side` are next to each other. Where they are
+    not of summary.csv, `table` names another table, and the module `pivot` of the folder has
+    `summarized`, which gives it the shape of a summary, and `COLUMNS`, the meanings of its metrics.
     """
 
     metrics: tuple[str, ...] = ()
     side: str = "scaling"
     down: str = "d_k"
     most: int = 16
+    table: str = "summary"
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,8 @@ class Experiment:
     takes only scale rules that are one factor of d_k and n_k, `has_exact` for columns that theory
     has expectations of. One that is not `summarised` is an example, not a sample: keys for all
     experiments leave its numbers alone. `paired` is for ratios of arms that share their draws.
-    `companion_of` names the experiment whose target builds this one, too.
+    `companion_of` names the experiment whose target builds this one too. `references` is a template
+    of literature for the report, `NAME/FILE`; several experiments may share one.
 
     `memory` returns the bytes that a job holds at its peak beyond what it imports; without it
     nothing is checked. `seconds` returns about how long one seed of a slab takes on one core;
@@ -92,6 +96,7 @@ class Experiment:
     tables: tuple[Table, ...] = ()
     figures: tuple[Figure, ...] = ()
     pivot: Pivot = Pivot()
+    references: str = ""
     memory: Callable[[Slab], int] | None = None
     seconds: Callable[[Slab], float] | None = None
 

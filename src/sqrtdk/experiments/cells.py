@@ -1,4 +1,4 @@
-"""What every experiment's job does: measure the cells of one slab and write them as a shard."""
+"""The job shared by all experiments: measure the cells of one slab and write them as a shard."""
 
 import sys
 import traceback
@@ -14,10 +14,10 @@ Cell = tuple[Row, Callable[[], Row | list[Row]]]
 
 
 def rows(cells: Iterable[Cell], columns: Sequence[Column], slab: Row | None = None) -> list[Row]:
-    """Measure cells. One that fails does not stop the others; at the end all failures are named.
+    """Measure all cells; collect failures and report them together.
 
-    Raises SystemExit with a line for each cell that failed. What is no fault of its numbers has
-    its traceback printed before.
+    Raises SystemExit with a line for each cell that failed. Prints a traceback for unexpected
+    errors.
     """
     done: list[Row] = []
     failed: list[str] = []
@@ -39,7 +39,7 @@ def rows(cells: Iterable[Cell], columns: Sequence[Column], slab: Row | None = No
 
 
 def _entries(axes: Row, slab: Row | None) -> str:
-    """Return what the names in a cell's axes stand for, and what to do about it."""
+    """Return the entries that a cell's axes name, and a remedy."""
     if slab is None:
         return ""
     named = [axis for axis in axes if isinstance(slab.get(axis), dict)]
@@ -48,10 +48,11 @@ def _entries(axes: Row, slab: Row | None) -> str:
 
 
 def shared(compute: Callable[..., Any], *lists: Sequence[Any]) -> Callable[..., Any]:
-    """A function of places in lists, for cells that are computed together at its first call.
+    """Return a lookup that computes the whole batch on first use and then returns single results.
 
-    `compute(*lists)` gives lists in lists, one level for each of `lists`. Where it fails, each cell
-    is computed alone, so that only the one that is to blame fails.
+    The lookup takes one index for each of `lists`. `compute(*lists)` returns nested lists, one
+    level for each of `lists`. If it fails, each cell is computed alone, so that only the cells
+    with the error fail.
     """
     kept: list[Any] = []
 

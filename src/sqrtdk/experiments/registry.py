@@ -1,8 +1,4 @@
-"""Find the experiments: each folder here that has an `experiment.py`.
-
-Half an experiment harms no other one: a folder whose `experiment.py` fails is left out, with a line
-that says why.
-"""
+"""Register every experiment under its name, which is also its file in conf/experiment/."""
 
 from pathlib import Path
 
@@ -55,5 +51,5 @@ def find() -> dict[str, Experiment]:
 EXPERIMENTS = find()
 
 EXAMPLES = frozenset(name for name, one in EXPERIMENTS.items() if not one.summarised)
-"""Experiments that are one example, not a sample: keys for all experiments leave their numbers
-alone, and nothing is summarized over their seeds."""
+"""Experiments that are one example, not a sample: keys for all experiments do not change their
+numbers, and nothing is summarized over their seeds."""

@@ -1,1 +1,1 @@
-"""The toolkit that figures are drawn with."""
+"""The toolkit for figures: panels, lines, styles and saving. Knows no experiment."""

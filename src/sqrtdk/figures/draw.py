@@ -1,4 +1,4 @@
-"""Draw the figures of an experiment from its tables."""
+"""Draw the figures of an experiment as a command: tables from one folder, figures into another."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ Tables = Mapping[str, pd.DataFrame]
 """The tables of an experiment by name."""
 
 Builders = Mapping[str, Callable[[Tables], Figure]]
-"""What draws each figure of an experiment."""
+"""The function that draws each figure of an experiment, by the figure's name."""
 
 
 def draw(
@@ -24,7 +24,7 @@ def draw(
     source: Path,
     target: Path,
 ) -> None:
-    """Draw an experiment's figures from the tables in a folder into another one."""
+    """Draw an experiment's figures from the tables in the first folder into the second one."""
     tables = {name: frames.read(source / f"{name}.csv", schemas[name]) for name in schemas}
     for what in build:
         with style.context():

@@ -1,7 +1,8 @@
-"""Figures of metrics against d_k or another axis, one line or row of points an arm.
+"""Figures of metrics against d_k or another axis, with one line or row of points per variant.
 
-Every number is read. Where theory has a metric, its exact curve is a thin line and the measured
-means are points on it; elsewhere a line joins the means.
+A variant is a scale rule or whatever else the column `arm` names. All numbers come from the tables.
+If theory has a metric, its exact curve is a thin line with the measured means as points; otherwise
+a line joins the means.
 """
 
 import math
@@ -32,25 +33,25 @@ from sqrtdk.schema import Column, Key
 
 Looks = Mapping[str, Look]
 Curves = Mapping[str, pd.DataFrame]
-"""Rows by arm, in order of d_k."""
+"""Rows by variant, in order of d_k."""
 
 PAIR = ("rms", "median")
-"""The two averages of a gradient's row norms: they tell opposite stories."""
+"""The two averages of a gradient's row norms, which can lead to opposite conclusions."""
 
 MARKERS = 12
-"""On a line of counts, at most."""
+"""Maximum number of markers on a line of counts."""
 
 NO_CURVES = pd.DataFrame(columns=["d_k", "n_k", "n_q", "scaling", "metric", "exact"])
 """exact.csv of an experiment that theory does not cover."""
 
 
 def by_scaling(table: pd.DataFrame) -> pd.DataFrame:
-    """A summary with a line for each scale rule."""
+    """Return a summary with a line for each scale rule."""
     return table.assign(arm=table["scaling"])
 
 
 def lines_of(table: pd.DataFrame, metric: str, x: str = "d_k") -> dict[str, pd.DataFrame]:
-    """The rows of a metric, by arm and in order of x. Raises ValueError where groups mix."""
+    """Return the rows of a metric, by variant, in order of x. Raises ValueError if groups mix."""
     found = {}
     for arm, rows in table[table["metric"] == metric].groupby("arm"):
         if rows[x].duplicated().any():
@@ -60,9 +61,9 @@ def lines_of(table: pd.DataFrame, metric: str, x: str = "d_k") -> dict[str, pd.D
 
 
 def curves_of(exact: pd.DataFrame, panel: Panel, metric: str) -> dict[str, pd.DataFrame]:
-    """The exact curves of the arms whose measured rows in the panel have an exact value.
+    """Return the exact curves of the variants that have exact values in the panel.
 
-    exact.csv does not know input laws: whether one is covered is what the summary says.
+    exact.csv has no input laws; the summary's column `exact` shows which laws are covered.
     """
     rows = panel.table[(panel.table["metric"] == metric) & panel.table["exact"].notna()]
     if rows.empty:
@@ -77,7 +78,7 @@ def curves_of(exact: pd.DataFrame, panel: Panel, metric: str) -> dict[str, pd.Da
 
 
 def plot_curve(axes: Axes, rows: pd.DataFrame, look: Look) -> None:
-    """An exact curve, thin; over one d_k it is a dash."""
+    """Draw an exact curve as a thin line; for a single d_k as a dash."""
     axes.plot(
         rows["d_k"], rows["exact"], color=look.color, linewidth=1, zorder=1.8, label="_exact",
         marker="_" if len(rows) == 1 else "", markersize=18,
@@ -85,7 +86,7 @@ def plot_curve(axes: Axes, rows: pd.DataFrame, look: Look) -> None:
 
 
 def plot_bars(axes: Axes, x: pd.Series, low: np.ndarray, high: np.ndarray, look: Look) -> None:
-    """Vertical interval bars, all in one line with gaps."""
+    """Draw vertical interval bars, all as one line with gaps."""
     at = np.repeat(x.to_numpy(float), 3)
     ends = np.column_stack([low, high, np.full(len(low), np.nan)]).ravel()
     axes.plot(at, ends, color=look.color, linewidth=1.3, zorder=1.9, label="_interval")
@@ -101,10 +102,10 @@ def plot_metric(
     x: str = "d_k",
     markevery: int = 1,
 ) -> None:
-    """A metric's mean against x with its interval over seeds, with a marker at every nth point.
+    """Draw a metric's mean against x with its interval over seeds, and every nth marker.
 
-    Arms `on_curve` are points with bars, the others lines with bands; a median is dashed. The
-    limits of a logarithmic axis must be final.
+    Variants in `on_curve` are points with bars, the others lines with bands; a median is dashed.
+    The limits of a logarithmic axis must be final.
     """
     lines = lines_of(table, metric, x)
     for arm, look in looks.items():
@@ -120,9 +121,9 @@ def plot_metric(
         known = rows.dropna(subset=["ci_low", "ci_high"])
         low, high = (known[name].to_numpy(float) for name in ("ci_low", "ci_high"))
         if axes.get_yscale() == "log":
-            # An interval of a mean of positive numbers may end below 0, which has no place there.
+            # An interval of positive numbers may end below 0, which a log axis cannot show.
             low = np.where(low > 0, low, axes.get_ylim()[0])
-        # A band over one point has no area.
+        # A band over one point would be invisible.
         if arm in on_curve or len(known) == 1:
             plot_bars(axes, known[x], low, high, look)
         elif len(known):
@@ -130,7 +131,7 @@ def plot_metric(
 
 
 def plot_exits(table: pd.DataFrame, axes: Axes, metric: str, looks: Looks, x: str = "d_k") -> None:
-    """A triangle on the axis where a line leaves it downwards. The limits must be final."""
+    """Draw a triangle on the axis where a line leaves it downwards. The limits must be final."""
     low = axes.get_ylim()[0]
     for arm, rows in lines_of(table, metric, x).items():
         below = rows[rows["mean"] < low]
@@ -142,7 +143,7 @@ def plot_exits(table: pd.DataFrame, axes: Axes, metric: str, looks: Looks, x: st
 
 
 def plot_level(axes: Axes, y: float, text: str = "") -> None:
-    """A horizontal reference with its name. Over the lines: an arm may lie exactly on it."""
+    """Draw a horizontal reference with its name, above the lines: a line may be exactly on it."""
     axes.axhline(y, color=INK, linestyle="--", linewidth=0.9, zorder=3)
     axes.annotate(
         text, (0.98, y), (0, 4), xycoords=("axes fraction", "data"),
@@ -151,7 +152,7 @@ def plot_level(axes: Axes, y: float, text: str = "") -> None:
 
 
 def plot_ceiling(axes: Axes, panel: Panel) -> None:
-    """The entropy of equal weights."""
+    """Draw the entropy of equal weights."""
     ceiling = math.log(panel.of("n_k"))
     plot_level(axes, ceiling, f"ln n_k = {ceiling:.2f}")
 
@@ -160,8 +161,8 @@ def plot_ceiling(axes: Axes, panel: Panel) -> None:
 class Row:
     """One row of panels: the metrics that it shows and its y-axis, the same in all its panels.
 
-    With a `base` the axis is logarithmic and holds at most `powers` of it, the largest ones;
-    else it goes from `bottom` to `top`.
+    With a `base` the axis is logarithmic and holds at most the `powers` largest powers of it;
+    otherwise it goes from `bottom` to `top`.
     """
 
     label: str
@@ -186,7 +187,7 @@ def build_lines(
     x: Key | Column = schema.D_K,
     count: bool = False,
 ) -> Figure:
-    """A figure of metrics against `x`; `refer` adds a panel's reference lines.
+    """Build a figure of metrics against `x`; `refer` adds a panel's reference lines.
 
     The column `arm` of the summary says which line a row belongs to, `looks` how that looks, and
     `mean` in words how seeds were pooled. Sizes have a log2 axis; a `count` has a linear one.
@@ -206,7 +207,7 @@ def build_lines(
     marks = set()
     for panel in made:
         row, axes = by_label[panel.row], panel.axes
-        # Sizes are compared across panels, and counts within one.
+        # Sizes are compared across panels, counts within a panel.
         _set_axes(axes, row, table)
         (count_axis if count else size_axis)(axes, (panel.table if count else table)[x.name])
         if panel.first:
@@ -216,7 +217,7 @@ def build_lines(
             curves = curves_of(exact, panel, metric)
             for arm, curve in curves.items():
                 plot_curve(axes, curve, looks[arm])
-            # So many markers that they can be told apart.
+            # Few enough markers to be distinguishable.
             every = math.ceil(panel.table[x.name].nunique() / MARKERS) if count else 1
             plot_metric(
                 panel.table, axes, metric, looks, on_curve=list(curves), x=x.name, markevery=every
@@ -246,12 +247,12 @@ def _set_axes(axes: Axes, row: Row, table: pd.DataFrame) -> None:
 
 
 def name_of(arm: str, metric: str, row: Row) -> str:
-    """What a line is called: its arm and, where a row shows a pair of averages, which one."""
+    """Return the name of a line: its variant and, in a row with a pair of averages, which one."""
     return f"{arm} {metric.rpartition('_')[2]}" if len(row.metrics) > 1 else arm
 
 
 def ends_of(panel: Panel, row: Row, looks: Looks, x: str = "d_k") -> Iterator[End]:
-    """The end of each line of a panel; one that is below the axis says where it goes."""
+    """Yield the end of each line of a panel; if it is below the axis, its label says so."""
     low = panel.axes.get_ylim()[0]
     for metric in row.metrics:
         for arm, rows in lines_of(panel.table, metric, x).items():
@@ -261,7 +262,7 @@ def ends_of(panel: Panel, row: Row, looks: Looks, x: str = "d_k") -> Iterator[En
 
 
 def keys_of(looks: Looks, metrics: Sequence[str]) -> list[Line2D]:
-    """The entries of a legend: the arms and, of a pair of averages, the two kinds of point."""
+    """Return the entries of a legend: the variants and, for two averages, two kinds of point."""
     arms = [
         Line2D(
             [], [], color=look.color, marker=look.marker, label=arm,
@@ -283,7 +284,7 @@ def keys_of(looks: Looks, metrics: Sequence[str]) -> list[Line2D]:
 def small_print(
     shown: pd.DataFrame, sentence: str, marks: set[str], mean: str, where: Sequence[str]
 ) -> Iterator[str]:
-    """What a reader must know of the marks, the seeds and the axes that no panel names."""
+    """Yield what a reader must know about the marks, the seeds and the axes that no panel names."""
     if sentence:
         yield sentence
     over = f"{mean} over seeds" if shown["n_seeds"].max() > 1 else "of one seed"

@@ -1,4 +1,4 @@
-"""Where things stand in a figure: panels, their axes, and the names at the ends of lines."""
+"""Arrange figures: panels, their axes, and the names at the ends of lines."""
 
 import math
 import textwrap
@@ -18,18 +18,18 @@ from sqrtdk.figures.style import WHERE
 from sqrtdk.schema import Column, Key
 
 WIDTH, HEIGHT = 2.05, 1.9
-"""Inches of a panel without its labels, about."""
+"""Approximate size of a panel without its labels, in inches."""
 
 MOST = 3
-"""Panels side by side; more wrap, so that a figure is never wider than about ten inches."""
+"""Maximum panels in a row; more wrap, so that a figure is at most about ten inches wide."""
 
 
 @dataclass(frozen=True)
 class Panel:
     """Axes for one row of a figure and one group.
 
-    All rows of `table` share every axis but that along x and the arm, so that the rows that an arm
-    has of a metric are one line. The `first` panel from the left names the y-axis.
+    All rows of `table` share every axis except that along x and the variant, so that the rows of
+    one variant and metric are one line. The `first` panel from the left names the y-axis.
     """
 
     axes: Axes
@@ -38,17 +38,17 @@ class Panel:
     first: bool
 
     def of(self, name: str) -> Any:
-        """The value of an axis that all rows share."""
+        """Return the value of an axis that all rows share."""
         return self.table[name].iloc[0]
 
 
 def sheet(lines: int, columns: int, *, margin: int, headings: int) -> tuple[Figure, GridSpec]:
-    """An empty figure, and the places of its panels.
+    """Return an empty figure, and the grid of its panels.
 
     `margin` is the room right of each panel, in characters; `headings` is the number of lines of
     text above panels, from top to bottom of the figure.
     """
-    # Room for the numbers and names of the axes and for the small print.
+    # Space for the numbers and names of the axes and for the small print.
     width = 0.3 + columns * (WIDTH + 0.45 + 0.075 * margin)
     height = 0.6 + lines * (HEIGHT + 0.3) + 0.15 * headings
     figure = Figure(figsize=(max(width, 4.2), height))
@@ -64,12 +64,12 @@ def panels(
     margin: int,
     x: Key | Column = schema.D_K,
 ) -> tuple[Figure, list[Panel]]:
-    """A figure with a panel for every row and group in which one of the row's metrics exists.
+    """Build a figure with a panel for every row and group in which one of the row's metrics exists.
 
     `rows` maps the name of a row to the metrics that it shows. The panels of a row differ in
-    `across`; groups that differ in `where` stand in separate blocks, one under the other, and
-    never share a panel; `x` is what lies on the x-axis. A figure without any panel says that it
-    has nothing to show.
+    `across`. Groups that differ in `where` are in separate blocks, one below the other, and
+    never share a panel; `x` is on the x-axis. A figure without any panel says that it has nothing
+    to show.
     """
     wanted = table[table["metric"].isin([metric for shown in rows.values() for metric in shown])]
     if wanted.empty:
@@ -102,7 +102,7 @@ def panels(
 
 
 def _wrapped(values: list[Any]) -> list[list[Any]]:
-    """The values in lines of at most MOST, as even as they can be.
+    """Return the values in lines of at most MOST, as even as possible.
 
     >>> _wrapped([1, 2, 3, 4, 5])
     [[1, 2, 3], [4, 5]]
@@ -131,14 +131,14 @@ def _describe(
 
 
 def heading(values: Mapping[str, Any]) -> str:
-    """A panel's title: what it is the panel of."""
+    """Return a panel's title: the axes that it differs in."""
     equations = [f"{name} = {value}" for name, value in values.items()]
-    # A name of 32 letters has a line of its own, or it would reach into the next panel.
+    # A name of 32 letters gets its own line, or it would reach into the next panel.
     return "\n".join(line for x in equations for line in textwrap.wrap(x, 32))
 
 
 def count_axis(axes: Axes, values: Iterable[int]) -> None:
-    """A linear axis from the smallest to the largest count, with whole numbers as ticks."""
+    """Set a linear axis from the smallest to the largest count, with whole numbers as ticks."""
     found = sorted({int(value) for value in values})
     edge = 0.04 * (found[-1] - found[0]) or 0.5
     axes.set_xlim(found[0] - edge, found[-1] + edge)
@@ -146,12 +146,12 @@ def count_axis(axes: Axes, values: Iterable[int]) -> None:
 
 
 def size_axis(axes: Axes, values: Iterable[int]) -> None:
-    """A log2 axis whose ticks are some of the grid's own d_k (or n_k), as many as have room."""
+    """Set a log2 axis whose ticks are sizes of the grid, as many as fit."""
     found = sorted({int(value) for value in values})
     axes.set_xscale("log", base=2)
     edge = 2.0 if len(found) == 1 else (found[-1] / found[0]) ** 0.04
     axes.set_xlim(found[0] / edge, found[-1] * edge)
-    # Inches that a label takes, in octaves.
+    # Width of a label, in octaves.
     room = math.log2(found[-1] / found[0]) * (0.066 * len(str(found[-1])) + 0.07) / WIDTH
     ticks: list[int] = []
     for value in found:
@@ -163,7 +163,7 @@ def size_axis(axes: Axes, values: Iterable[int]) -> None:
 
 
 def log_limits(values: pd.Series, *, base: int, most: int) -> tuple[float, float]:
-    """Limits around the positive values that are within `most` powers of the base of the top.
+    """Return limits around the positive values within `most` powers of the base below the top.
 
     At least one whole power of the base, which gets a tick, is between them.
     """
@@ -187,7 +187,7 @@ def _powers(low: float, high: float, base: int) -> list[float]:
 def log_axis(
     axes: Axes, limits: tuple[float, float], *, base: int, along: Literal["x", "y"] = "y"
 ) -> None:
-    """A logarithmic axis with a tick at every, every second, … power of the base."""
+    """Set a logarithmic axis with a tick at every, every second, … power of the base."""
     powers = _powers(*limits, base)
     ticks = powers[:: math.ceil(len(powers) / 7)]
     axis = axes.xaxis if along == "x" else axes.yaxis
@@ -199,13 +199,13 @@ def log_axis(
         axes.set_ylim(limits)
     axis.set_major_locator(FixedLocator(ticks))
     axis.set_minor_locator(NullLocator())
-    # An eighth has three digits.
+    # 1/8 needs three digits.
     axis.set_ticklabels([f"{x:.3g}" if base == 2 and x < 1 else style.number(x) for x in ticks])
 
 
 @dataclass(frozen=True)
 class End:
-    """The last point of a line and what it is called there."""
+    """The last point of a line and its label."""
 
     y: float
     text: str
@@ -213,25 +213,25 @@ class End:
 
 
 def label_ends(axes: Axes, ends: Sequence[End]) -> None:
-    """Name lines right of the axes at the height of their ends, pushed apart to be readable.
+    """Label lines right of the axes at the height of their ends, moved apart to be readable.
 
     The limits of the axes must be final.
     """
     places = []
     for end in ends:
         inside = axes.transAxes.inverted().transform(axes.transData.transform((1.0, end.y)))
-        # A zero on a logarithmic axis has no place: it is below.
+        # A zero on a logarithmic axis is below it.
         height = float(inside[1]) if math.isfinite(inside[1]) else 0.0
         places.append((min(max(height, 0.0), 1.0), end))
     places.sort(key=lambda place: place[0])
     line = style.SMALL * 1.3 / 72 / HEIGHT
     half = [line * (1 + end.text.count("\n")) / 2 for _, end in places]
     wanted = [max(height, reach) for (height, _), reach in zip(places, half, strict=True)]
-    # Pushing upwards and pushing downwards both make room; so does their mean, which stays close.
+    # Moving up and moving down both separate the labels; so does their mean, which is closer.
     up = _pushed(wanted, half)
     down = [-height for height in _pushed([-height for height in wanted[::-1]], half[::-1])][::-1]
     heights = [(one + other) / 2 for one, other in zip(up, down, strict=True)]
-    # What hangs over at the bottom moves up again.
+    # Labels below the bottom move up again.
     heights = _pushed([max(h, reach) for h, reach in zip(heights, half, strict=True)], half)
     for (_, end), height in zip(places, heights, strict=True):
         axes.annotate(
@@ -249,7 +249,7 @@ def label_ends(axes: Axes, ends: Sequence[End]) -> None:
 
 
 def _pushed(heights: list[float], half: list[float]) -> list[float]:
-    """Ascending heights, each raised as far as labels of these half heights need.
+    """Return ascending heights, each raised as far as labels of these half heights need.
 
     >>> _pushed([0.0, 0.5, 5.0], [1.0, 1.0, 1.0])
     [0.0, 2.0, 5.0]
@@ -261,5 +261,5 @@ def _pushed(heights: list[float], half: list[float]) -> list[float]:
 
 
 def fits_at_ends(names: Sequence[str]) -> bool:
-    """Whether the lines of a panel can be named at their ends; else they need a legend."""
+    """Return whether the lines of a panel can be labelled at their ends; otherwise use a legend."""
     return len(names) <= 6 and max(map(len, names)) <= 16

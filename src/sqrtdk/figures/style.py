@@ -1,6 +1,6 @@
-"""What all figures share: inks, the look of an arm, small print and saving. Draws no data.
+"""The style shared by all figures: colours, looks of variants, small print, saving. Draws no data.
 
-The page recolours INK and RULE in the dark and leaves every other colour alone, so these two are
+The page changes INK and RULE in dark mode and leaves every other colour unchanged. So these two are
 the only greys of a figure, and data colours are readable on white and on nearly black.
 """
 
@@ -25,18 +25,18 @@ INK = "#222222"
 RULE = "#cccccc"
 
 FIXED = {"off": "#d55e00", "on": "#0072b2"}
-"""Vermillion and blue of Okabe and Ito (2008), on every page the same."""
+"""Vermillion and blue of Okabe and Ito (2008), the same in every figure."""
 
 CYCLE = (
     "#009e73", "#b5489a", "#b07d00", "#7d7d7d", "#3f93c8", "#8a5a2b", "#7b62c9", "#6f8f00"
 )  # fmt: skip
-"""Further arms, all at least 2.9 : 1 against white and #111111. Hues alone do not carry eight
-arms for every eye, so each arm has its own marker too."""
+"""Colours of further variants, with a contrast of at least 2.9 : 1 against white and #111111. Eight
+hues are not distinguishable for every reader, so each variant also has its own marker."""
 
 MARKERS = ("^", "D", "v", "P", "X", "<", ">", "p", "h", "d")
 
 ON_CELLS = ("#111111", "#ffffff")
-"""Text on a coloured cell, light or dark; the page leaves it as it is, like the cell."""
+"""Text colours on light and dark cells; the page leaves them unchanged, like the cells."""
 
 SMALL = 7.5
 """Points of notes and labels in a panel."""
@@ -59,7 +59,7 @@ CONTEXT: Any = {
     "figure.constrained_layout.use": True,
     "figure.constrained_layout.h_pad": 0.06,
     "figure.constrained_layout.w_pad": 0.06,
-    # The font that comes with matplotlib: the same bytes where other fonts are installed.
+    # The font that matplotlib ships, so that installed fonts do not change the bytes.
     "font.family": ["DejaVu Sans"],
     "font.size": 8.5,
     "grid.color": RULE,
@@ -72,7 +72,7 @@ CONTEXT: Any = {
     "savefig.facecolor": "none",
     "svg.fonttype": "path",
     "text.color": INK,
-    # Names of the user's reach the figure: a dollar or an underscore in one is no formula.
+    # Names that a user chose appear in figures; a dollar in a name does not start a formula.
     "text.parse_math": False,
     "xtick.color": INK,
     "ytick.color": INK,
@@ -83,7 +83,7 @@ CONTEXT: Any = {
 
 @contextmanager
 def context() -> Iterator[None]:
-    """The look of the figures, whatever matplotlibrc the machine has."""
+    """Apply the style of the figures, whatever matplotlibrc the machine has."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(CONTEXT)
@@ -100,7 +100,7 @@ def save(figure: Figure, folder: Path, name: str) -> None:
         for suffix, options in formats.items():
             buffer = io.BytesIO()
             figure.savefig(buffer, format=suffix, **options)
-            # The second file has the layout of the first, which need not be computed again.
+            # The second file reuses the layout of the first.
             figure.set_layout_engine("none")
             content = buffer.getvalue()
             if suffix == "svg":
@@ -109,10 +109,10 @@ def save(figure: Figure, folder: Path, name: str) -> None:
 
 
 def _shorter(svg: bytes) -> bytes:
-    r"""The same picture in a quarter fewer bytes, for the page that embeds it.
+    r"""Return the same picture in a quarter fewer bytes, for the page that embeds it.
 
-    No indent, no digits below 1/100 point, short names and places of glyphs, and a style that all
-    uses of a group share stands on the group.
+    Removes indents and digits below 1/100 point, shortens names and positions of glyphs, and moves
+    a style that all uses of a group share to the group.
 
     >>> _shorter(b'<g>\n  <use x="53.999532" y="7.5" style="fill: red"/>\n</g>')
     b'<g style="fill: red">\n<use x="53.99" y="7.5"/>\n</g>'
@@ -144,7 +144,7 @@ def _dpi(figure: Figure) -> float:
 
 @dataclass(frozen=True)
 class Look:
-    """Colour, marker and line of one arm. A dashed line has hollow markers."""
+    """Colour, marker and line of one variant. A dashed line has hollow markers."""
 
     color: str
     marker: str
@@ -152,7 +152,7 @@ class Look:
 
 
 def looks(names: Iterable[str]) -> dict[str, Look]:
-    """The look of every arm, `off` and `on` first; a set of names always gets the same looks."""
+    """Return the look of every variant, `off` and `on` first; the same names get the same looks."""
     found = set(names)
     fixed = {"off": Look(FIXED["off"], "o"), "on": Look(FIXED["on"], "s")}
     others = {
@@ -163,7 +163,7 @@ def looks(names: Iterable[str]) -> dict[str, Look]:
 
 
 def look_of_sizes(sizes: Iterable[int]) -> dict[int, Look]:
-    """The look of every n_k, for figures that show several in one panel."""
+    """Return the look of every n_k, for figures that show several in one panel."""
     return {
         size: Look(CYCLE[i % len(CYCLE)], MARKERS[i % len(MARKERS)])
         for i, size in enumerate(sorted(set(sizes)))
@@ -171,7 +171,7 @@ def look_of_sizes(sizes: Iterable[int]) -> dict[int, Look]:
 
 
 def number(value: float) -> str:
-    """A number as a label writes it.
+    """Format a number for a label.
 
     >>> number(0.25), number(1234), number(1e-8), number(0)
     ('0.25', '1234', '1e-8', '0')
@@ -182,7 +182,7 @@ def number(value: float) -> str:
 
 
 def legend(figure: Figure, handles: Sequence[Line2D]) -> None:
-    """One legend above all panels, in as many columns as have room."""
+    """Add one legend above all panels, in as many columns as fit."""
     longest = max(len(str(handle.get_label())) for handle in handles)
     room = figure.get_size_inches()[0] / (0.55 + 0.085 * longest)
     columns = max(1, min(len(handles), int(room)))
@@ -191,7 +191,7 @@ def legend(figure: Figure, handles: Sequence[Line2D]) -> None:
 
 
 def note(figure: Figure, text: str) -> None:
-    """Small print below the panels, wrapped to the figure's width."""
+    """Add small print below the panels, wrapped to the figure's width."""
     characters = int(figure.get_size_inches()[0] * 72 / (SMALL * 0.55))
     figure.supxlabel(
         textwrap.fill(text, characters), x=0.01, ha="left", fontsize=SMALL, linespacing=1.3
@@ -199,18 +199,18 @@ def note(figure: Figure, text: str) -> None:
 
 
 def nothing(text: str) -> Figure:
-    """A figure that has nothing to show and says why."""
+    """Return a figure that has nothing to show and says why."""
     figure = Figure(figsize=(5.5, 1.2))
     figure.text(0.5, 0.5, f"Nothing to show:\n{text}", ha="center")
     return figure
 
 
 WHERE = ("n_q", "inputs", "dtype")
-"""What tells the groups of a grid apart, beside n_k."""
+"""Axes that separate the groups of a grid, as well as n_k."""
 
 
 def seeds(table: pd.DataFrame) -> str:
-    """On how many seeds a table rests, in words."""
+    """Return the number of seeds of a table, in words."""
     low, high = int(table["n_seeds"].min()), int(table["n_seeds"].max())
     if high == 1:
         return "1 seed"
@@ -218,9 +218,9 @@ def seeds(table: pd.DataFrame) -> str:
 
 
 def says_seeds(table: pd.DataFrame, mark: str = "Band", *, seen: bool = False) -> str:
-    """What the marked intervals of a summary table are, and on how many seeds they rest.
+    """Describe the intervals of a summary table and the number of seeds behind them.
 
-    Bars hide behind their points, unless they are `seen` in hollow ones.
+    Bars may be hidden behind their points, unless the points are hollow (`seen`).
     """
     if table["n_seeds"].max() == 1:
         return "1 seed: no interval."
@@ -230,8 +230,8 @@ def says_seeds(table: pd.DataFrame, mark: str = "Band", *, seen: bool = False) -
 
 
 def says_where(table: pd.DataFrame, names: Sequence[str] = WHERE) -> str:
-    """The axes that have one value in the whole figure, so that no panel names them."""
+    """Return the axes that have one value in the whole figure, so that no panel names them."""
     fixed = [name for name in names if len(set(table[name])) == 1]
-    # No line ends inside an equation.
+    # Non-breaking spaces keep an equation on one line.
     equations = [f"{name}\N{NBSP}=\N{NBSP}{table[name].iloc[0]}" for name in fixed]
     return ", ".join(equations) + "." if equations else ""

@@ -1,1 +1,1 @@
-"""One module a rule of the pipeline."""
+"""The commands of the pipeline's rules, one module per rule."""

@@ -45,7 +45,7 @@ def _answer(run: config_run.Run, folder: Path, experiment: str, question: Questi
 
 
 def main() -> None:
-    """Answer the questions of the run whose config is named first, into the second path."""
+    """Answer the questions of the run whose config is the first argument, into the second path."""
     path = Path(sys.argv[1])
     found = rows(resolve.load(path), path.parent)
     guards.write_guarded(Path(sys.argv[2]), tables.text(found, COLUMNS))

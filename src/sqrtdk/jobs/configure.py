@@ -8,7 +8,7 @@ from sqrtdk.system import command_line
 
 
 def main() -> None:
-    """Copy a file (first argument) to another (second), which is whole or absent, and guarded."""
+    """Copy a file (first argument) to another (second), whole or not at all, with a digest."""
     write_guarded(Path(sys.argv[2]), Path(sys.argv[1]).read_bytes())
 
 

@@ -16,7 +16,7 @@ from sqrtdk.system import command_line
 
 
 def rows(settings: Mapping[str, Any], runs: pd.DataFrame, experiment: str) -> Iterator[tables.Row]:
-    """Yield the contrasts of an experiment's runs with its scaled arm, whatever that is called."""
+    """Yield the contrasts of an experiment's runs with the rule that divides by √d_k, if any."""
     yield from contrast(runs, EXPERIMENTS[experiment].columns, scaled_arm(settings["scaling"]))
 
 

@@ -16,7 +16,7 @@ from sqrtdk.theory.points import Point
 
 
 def points(experiment: str, settings: Mapping[str, Any]) -> list[tuple[str, Point]]:
-    """Every point of an experiment that has an exact value, with the name of its scale rule."""
+    """Return every point of an experiment that has an exact value, with the name of its rule."""
     return list(theory_points.points(settings)) if EXPERIMENTS[experiment].has_exact else []
 
 

@@ -27,7 +27,7 @@ def ledger(
 ) -> list[tables.Row]:
     """Return one row per claim; a claim without its experiment is not measured.
 
-    `others` are the tables that decide besides the summaries, by experiment and name.
+    `others` are the further tables that decide, by experiment and name.
     """
     found = {(name, "summary"): table for name, table in summaries.items()} | dict(others or {})
     result = []
@@ -50,7 +50,7 @@ def _subjects(
     found: Mapping[tuple[str, str], pd.DataFrame],
     experiment: str,
 ) -> Sequence[Subject]:
-    """Return what a claim is judged by, of one experiment's tables."""
+    """Return the subjects of a claim in one experiment's tables."""
     table = found[experiment, claim.table]
     if claim.subjects is not None:
         return claim.subjects(settings, table)

@@ -1,6 +1,6 @@
-"""Shards to runs.csv: exactly the rows of a run's grid, sorted by their axes.
+"""Merge shards into runs.csv: exactly the rows of a run's grid, sorted by their axes.
 
-Rows stay text from the job that measured them to the table, so no digit changes on the way.
+Rows stay text from the job that measured them to the table, so that no digit changes.
 """
 
 import csv
@@ -19,13 +19,13 @@ from sqrtdk.system import command_line
 
 
 def merge(rows: Iterable[list[str]], columns: Sequence[Column]) -> Iterator[str]:
-    """Lines of CSV sorted by axes, the header first and each cell once.
+    """Yield lines of CSV sorted by axes, the header first and each cell once.
 
-    Raises TableError where two shards disagree about a cell.
+    Raises TableError if two shards disagree about a cell.
     """
-    # As values, not as text: 16 comes after 2.
+    # Sort values, not text: 16 comes after 2.
     axes = [(place, column.read) for place, column in enumerate(columns) if column.axis]
-    # As lines, not as rows: of a long sweep all are in memory, and a line takes a fifth.
+    # Keep lines, not rows: those of a long sweep are all in memory, and a line takes a fifth.
     found: dict[tuple[Any, ...], str] = {}
     for row in rows:
         cell = tuple(read(row[place]) for place, read in axes)
@@ -44,7 +44,7 @@ def _line(fields: list[str]) -> str:
 
 
 def plan_of(run: config_run.Run, experiment: str, folder: Path) -> planning.Plan:
-    """The plan of one experiment of a run, by the shards in a folder and today's code."""
+    """Return the plan of one experiment of a run, from the shards in a folder and today's code."""
     module = EXPERIMENTS[experiment]
     return planning.plan(
         folder,
@@ -59,14 +59,14 @@ def plan_of(run: config_run.Run, experiment: str, folder: Path) -> planning.Plan
 def rows_of(
     shard: Path, slab: planning.Slab, settings: Mapping[str, Any], columns: Sequence[Column]
 ) -> list[list[str]]:
-    """The rows of a shard that are cells of the grid."""
+    """Return the rows of a shard that are cells of the grid."""
     wanted = {
         name: {str(value) for value in values}
         for name, values in settings.items()
         if isinstance(values, (list, Mapping))
     }
     if "scaling" in settings:
-        # A shard may hold a rule that bears the name of one of the grid's and is another.
+        # A shard may hold another rule with the name of one of the grid's rules.
         rules = settings["scaling"]
         wanted["scaling"] = {
             name for name, rule in slab["scaling"].items() if rules.get(name) == rule
@@ -84,14 +84,14 @@ def rows_of(
 
 
 def main() -> None:
-    """Merge the shards of the experiment named second, in the run of the config named first."""
+    """Merge the shards of the second argument, an experiment of the run whose config is first."""
     run, experiment, path = resolve.load(Path(sys.argv[1])), sys.argv[2], Path(sys.argv[3])
     settings, columns = run.of(experiment), EXPERIMENTS[experiment].columns
     plan = plan_of(run, experiment, path.parent.parent.parent / "shards" / experiment)
     if plan.missing:
         lacking = min(plan.missing)
         why = "is damaged; delete it" if lacking.exists() else "is missing"
-        raise tables.TableError(f"{len(plan.missing)} shards are not there: {lacking} {why}")
+        raise tables.TableError(f"{len(plan.missing)} shards cannot be read: {lacking} {why}")
     rows = (
         row
         for shard, slab in plan.shards.items()

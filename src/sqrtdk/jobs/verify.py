@@ -1,7 +1,7 @@
-"""Whether a run has the numbers that the project's own machine had: `snakemake verify`.
+"""Compare a run with the numbers that the project's own machine measured: `snakemake verify`.
 
-The reference holds cells of `scaling` from the smoke grid, which are cells of the default grid as
-well. A run with other sizes or seeds has fewer of them, or none.
+The reference has cells of `scaling` from the smoke grid, which are also cells of the default grid.
+A run with other sizes or seeds has fewer of them, or none.
 """
 
 import math
@@ -18,9 +18,9 @@ from sqrtdk.system import command_line
 from sqrtdk.system import errors as system_errors
 
 RTOL = 1e-11
-"""Largest relative difference that counts as agreement. Products of other BLAS kernels and other
-exponentials (three generations of processors tried) moved these numbers by 1.2e-13 at most, the
-quantiles of saturated rows most of all; a mistake moves them by far more."""
+"""Largest relative difference that counts as agreement. Other BLAS kernels and other exponentials
+(tested on three generations of processors) changed these numbers by at most 1.2e-13, most of all
+the quantiles of saturated rows. A mistake changes them by far more."""
 
 
 RULES = {
@@ -29,7 +29,7 @@ RULES = {
 }
 LAW = {"law": "gaussian"}
 D_V = 64
-"""What the reference was measured with, beside what its columns say."""
+"""The d_v of the reference, which is in none of its columns."""
 
 
 class Difference(NamedTuple):
@@ -42,7 +42,7 @@ class Difference(NamedTuple):
 
 
 class Verification(NamedTuple):
-    """How many numbers agree, which do not, and how many cells of the reference the run lacks."""
+    """The number of values that agree, those that differ, and the cells that the run lacks."""
 
     agree: int
     differ: list[Difference]
@@ -51,7 +51,7 @@ class Verification(NamedTuple):
 
 
 def compare(rows: Iterable[Mapping[str, Any]], reference: Iterable[tables.Row]) -> Verification:
-    """Compare the rows of a run with those of the reference that are of the same cells."""
+    """Compare the rows of a run with the reference's rows of the same cells."""
     axes = tables.axes_of(COLUMNS)
     metrics = [column.name for column in COLUMNS if not column.axis]
     known = {axes(dict(row)): row for row in rows}
@@ -75,16 +75,16 @@ def compare(rows: Iterable[Mapping[str, Any]], reference: Iterable[tables.Row]) 
 
 
 def read(path: Path) -> list[tables.Row]:
-    """The rows of a table of `scaling`. Raises TableError where it has other columns."""
+    """Return the rows of a table of `scaling`. Raises TableError for other columns."""
     table = frames.read(path, COLUMNS)
     names = [column.name for column in COLUMNS]
     return [dict(zip(names, row, strict=True)) for row in table.itertuples(index=False, name=None)]
 
 
 def comparable(settings: Mapping[str, Any], reference: Iterable[tables.Row]) -> list[tables.Row]:
-    """The rows of the reference that mean what the run's would mean.
+    """Return the rows of the reference that mean the same in the run.
 
-    Rules, laws and d_v are no columns: the same name may stand for another formula.
+    Rules, laws and d_v are not columns: the same name may be another formula.
     """
     meant = [
         name for name, entry in RULES.items() if settings.get("scaling", {}).get(name) == entry

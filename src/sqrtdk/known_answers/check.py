@@ -34,10 +34,10 @@ numbers, and some for exp and the sums of the softmax."""
 
 
 class Result(NamedTuple):
-    """How one quantity of one case came out.
+    """The outcome of one quantity of one case.
 
-    `error` is the largest deviation, NaN if shapes or undefined entries differ; `allowed` is what
-    rounding explains.
+    `error` is the largest deviation, NaN if shapes or undefined entries differ; `allowed` is the
+    deviation that rounding explains.
     """
 
     case: str
@@ -47,7 +47,7 @@ class Result(NamedTuple):
 
     @property
     def passed(self) -> bool:
-        """Whether rounding explains the deviation."""
+        """Return whether rounding explains the deviation."""
         return self.error <= self.allowed
 
 
@@ -155,7 +155,7 @@ def reference(
     seen = Visibility(n_q, n_k, is_causal, window, mask).rows(slice(0, n_q))
     if seen is not None:
         visible = seen
-    # A key that nobody sees is taken out, so that NaN in it stays there.
+    # Remove keys that no query sees, so that their NaN does not spread.
     used = np.expand_dims(np.any(visible, axis=0), 1)
     k, v = np.where(used, k, 0), np.where(used, v, 0)
     factor = q.shape[-1] ** -0.5 if scale is None else scale

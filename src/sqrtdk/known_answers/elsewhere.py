@@ -1,4 +1,4 @@
-"""Formulas as they have been published, written again from their descriptions, and their errors.
+"""Published formulas and their errors, implemented from their descriptions.
 
 Each takes what a case gives and returns one quantity; `python -m sqrtdk.known_answers.elsewhere`
 prints for each the case that shows it wrong, with its number and the right one. What is wrong was

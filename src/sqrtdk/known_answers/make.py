@@ -38,7 +38,7 @@ def _heads(x: Any) -> list[Matrix]:
 
 
 def _ramp(k: Any) -> list[Matrix]:
-    """Values that tell the keys apart: key j of every head has (1, j + 1)."""
+    """Return values that distinguish the keys: key j of every head has (1, j + 1)."""
     return [[[1.0, j + 1.0] for j in range(len(head))] for head in _heads(k)]
 
 
@@ -47,7 +47,7 @@ def _column(*values: float) -> Matrix:
 
 
 def _drawn(seed: int, n: int, d: int, unit: int = 8) -> Matrix:
-    """Numbers that every dtype down to float16 holds exactly: eighths between -2 and 2."""
+    """Draw numbers that are exact in every dtype down to float16: eighths between -2 and 2."""
     source = random.Random(seed)
     return [[source.randrange(-2 * unit, 2 * unit + 1) / unit for _ in range(d)] for _ in range(n)]
 

@@ -79,7 +79,7 @@ class Decoder:
         return None if (layer + 1) % self.global_every == 0 else self.window - 1
 
     def _heads(self, x: Floats, layer: Weights, kind: str) -> Floats:
-        """[n, heads d] -> [heads, n, d], queries and keys normalised."""
+        """Turn [n, heads d] into [heads, n, d], with queries and keys normalised."""
         size = len(layer["attn_q_norm"])
         split = np.swapaxes(x.reshape(len(x), -1, size), 0, 1)
         gain = layer.get(f"attn_{kind}_norm")

@@ -18,7 +18,7 @@ Weights = Mapping[str, Floats]
 
 
 class Activations(NamedTuple):
-    """What a forward pass gives: `hidden` [n, d_model], and q, k, v [heads, n, d] of each layer."""
+    """Results of a forward pass: `hidden` [n, d_model]; q, k, v [heads, n, d] of each layer."""
 
     hidden: Floats
     q: list[Floats]
@@ -72,7 +72,7 @@ class Encoder:
         return Activations(hidden, *found)
 
     def _split(self, x: Floats) -> Floats:
-        """[n, heads d] -> [heads, n, d]."""
+        """Turn [n, heads d] into [heads, n, d]."""
         return np.swapaxes(x.reshape(len(x), self.n_heads, -1), 0, 1)
 
     def _norm(self, x: Floats, weights: Weights, name: str) -> Floats:

@@ -15,7 +15,7 @@ import numpy as np
 from sqrtdk.system.errors import MistakeError, one_line
 
 BETWEEN = ("Add", "Sub", "Mul", "Div", "Identity", "Cast", "Where", "Squeeze", "Unsqueeze", "Tanh")
-"""Operators that may stand between the product and the softmax."""
+"""Operators that may be between the product and the softmax."""
 
 
 TEMPERATURE = "sqrtdk.temperature"

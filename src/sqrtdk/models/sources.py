@@ -1,4 +1,4 @@
-"""Trained models that other packages carry: where they are, and their queries and keys.
+"""Trained models in other packages: where they are, and their queries and keys.
 
 Nothing is fetched. Each model comes in a package that the user installs; its file is checked
 against the SHA-256 of the one that was measured.

@@ -1,4 +1,4 @@
-"""A run's folder: its files, and what every key and column in them means."""
+"""List the files of a run, and the meaning of every key and column in them."""
 
 import csv
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from sqrtdk.storage import guards, tables
 
 
 class File(NamedTuple):
-    """A file beside the page. `rows` is empty for what is no table."""
+    """A file of the run. `rows` is empty if it is not a table."""
 
     path: str
     what: str
@@ -24,7 +24,7 @@ class File(NamedTuple):
 
 
 class Schema(NamedTuple):
-    """The dictionary of one table or of the configuration, or of several that have the same."""
+    """The dictionary of one table or of the configuration, or of several with the same columns."""
 
     names: list[str]
     note: str
@@ -32,7 +32,7 @@ class Schema(NamedTuple):
 
 
 class Table(NamedTuple):
-    """What one row of a table is, and its columns."""
+    """The meaning of one row of a table, and its columns."""
 
     note: str
     columns: tuple[Column, ...]
@@ -50,7 +50,7 @@ PAIRED = (
 
 
 def known(experiments: Iterable[str]) -> dict[str, Table]:
-    """Every table that a run of these experiments can have, by its path."""
+    """Return every table that a run of these experiments can have, by its path."""
     result = {}
     for name in experiments:
         experiment = EXPERIMENTS[name]
@@ -74,7 +74,7 @@ OTHERS = {
 
 
 def downloads(folder: Path, experiments: Iterable[str]) -> list[File]:
-    """Every table and record of the run, with its size; figures have their links beside them.
+    """Return every table and record of the run, with its size; figures have separate links.
 
     A folder may hold more: tables of an earlier run of this name, with other experiments.
     """
@@ -87,7 +87,7 @@ def downloads(folder: Path, experiments: Iterable[str]) -> list[File]:
 
 
 def _count(path: Path) -> str:
-    """Rows of a table, without reading it as one: no cell of ours holds a line end."""
+    """Count the rows of a table without parsing it: no cell contains a line end."""
     if path.suffix != ".csv":
         return ""
     with path.open("rb") as file:
@@ -102,7 +102,7 @@ def _size(count: int) -> str:
 
 
 def dictionary(folder: Path, experiments: Iterable[str]) -> list[Schema]:
-    """What every key and every column means, from the definitions that the code itself uses."""
+    """Return the meaning of every key and column, from the definitions that the code uses."""
     experiments = list(experiments)
     run = [(name, "", meaning) for name, meaning in config_keys.RUN_KEYS.items()]
     found = [Schema(["config.yaml"], "Keys of the whole run.", run)]
@@ -112,7 +112,7 @@ def dictionary(folder: Path, experiments: Iterable[str]) -> list[Schema]:
         ]
         found.append(Schema([f"config.yaml: {name}"], "Keys of the experiment.", keys))
     for path, table in known(experiments).items():
-        # The two that every experiment has are explained also where they were not kept.
+        # The two tables that every experiment has are explained even if they were deleted.
         if path.endswith(("/runs.csv", "/summary.csv")) or (folder / path).is_file():
             columns = [(column.name, column.unit, column.meaning) for column in table.columns]
             found.append(Schema([path], table.note, columns))
@@ -127,9 +127,9 @@ def dictionary(folder: Path, experiments: Iterable[str]) -> list[Schema]:
 
 
 def read_rows(path: Path, columns: Iterable[Column] = ()) -> list[dict[str, str]]:
-    """A table as it is on disk, all cells text; none where there is no such file.
+    """Read a table with all cells as text; return no rows without such a file.
 
-    Raises TableError for what is no table, and where it lacks one of some columns.
+    Raises TableError for a file that is not a table, and if it lacks one of some columns.
     """
     if not path.is_file():
         return []
@@ -142,5 +142,5 @@ def read_rows(path: Path, columns: Iterable[Column] = ()) -> list[dict[str, str]
         raise tables.TableError(f"{path} cannot be read as its table: {error}") from None
     names = [column.name for column in columns]
     if not set(names) <= set(reader.fieldnames or ()) or any(None in row.values() for row in rows):
-        raise tables.TableError(f"{path} has not the columns {', '.join(names)}; delete it")
+        raise tables.TableError(f"{path} lacks the columns {', '.join(names)}; delete it")
     return rows

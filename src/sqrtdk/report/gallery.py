@@ -1,4 +1,4 @@
-"""The figures of a run as parts of the page, with their captions."""
+"""Turn the figures of a run into parts of the page, with their captions."""
 
 import itertools
 import re
@@ -15,11 +15,11 @@ from sqrtdk.report.dictionary import read_rows
 EXPERIMENT_FILES = Path(__file__).resolve().parents[1] / "experiments"
 
 LARGEST = 1_500_000
-"""Bytes of a drawing in the page. A larger one, of a grid with dozens of panels, is a picture."""
+"""Maximum bytes of an SVG in the page. Larger ones, with dozens of panels, are shown as PNG."""
 
 
 class Caption(NamedTuple):
-    """A figure's words: a title and paragraphs."""
+    """The text of a figure: a title and paragraphs."""
 
     title: str
     paragraphs: list[str]
@@ -36,7 +36,7 @@ class Figure(NamedTuple):
 
 
 def figures(folder: Path, experiments: Iterable[str]) -> list[Figure]:
-    """The run's figures that exist, in the report's order."""
+    """Return the figures of the run that exist, in the report's order."""
     result = []
     for experiment in experiments:
         for one in EXPERIMENTS[experiment].figures:
@@ -63,7 +63,7 @@ def figures(folder: Path, experiments: Iterable[str]) -> list[Figure]:
 
 
 def read_caption(path: Path, stem: str) -> Caption:
-    """A caption file: a title, a line of =, and paragraphs. Without one, the figure's name."""
+    """Read a caption file: title, a line of =, paragraphs. Without one, use the figure's name."""
     if not path.is_file():
         return Caption(stem.replace("-", ": ", 1).replace("_", " "), [])
     title, _, *body = [*path.read_text(encoding="utf-8").splitlines(), ""]
@@ -73,12 +73,12 @@ def read_caption(path: Path, stem: str) -> Caption:
 
 
 def seeds(rows: list[dict[str, str]]) -> str:
-    """On how many seeds a figure of a table rests. What its bands are, the figure itself says."""
+    """Say how many seeds a figure of a table has. The figure itself explains its bands."""
     if not rows or not {"seed", "n_seeds"} & rows[0].keys():
         return ""
     if "seed" in rows[0]:
         return f"One draw, seed {rows[0]['seed']}."
-    # A metric that some seeds have no number of rests on the others, and says so.
+    # If some seeds lack a metric, its figure says so; count the most seeds of any metric.
     most: dict[tuple[tuple[str, str], ...], int] = {}
     for row in rows:
         at = tuple(itertools.takewhile(lambda item: item[0] != "metric", row.items()))

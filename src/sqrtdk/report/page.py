@@ -1,4 +1,4 @@
-"""The page of a run: everything that the template names, read from the run's folder."""
+"""Render the page of a run: everything that the template needs, read from the run's folder."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -10,11 +10,9 @@ from markupsafe import Markup
 
 from sqrtdk.claims import claim, question
 from sqrtdk.config import entries, errors, yaml_reader
+from sqrtdk.experiments import schemas
+from sqrtdk.experiments.base import load
 from sqrtdk.experiments.registry import EXPERIMENTS
-from sqrtdk.experiments.scaling import tails
-from sqrtdk.experiments.training import measure as training
-from sqrtdk.experiments.training import rates
-from sqrtdk.experiments.worked_example.section import Example
 from sqrtdk.report import dictionary, gallery, pivots, prose
 from sqrtdk.report.dictionary import read_rows
 from sqrtdk.stats import agreement, decisions, summary
@@ -27,7 +25,7 @@ EXPERIMENT_FILES = Path(__file__).resolve().parents[1] / "experiments"
 
 
 def render(folder: Path) -> str:
-    """The whole page of the run in a folder."""
+    """Return the whole page of the run in a folder."""
     environment = Environment(
         loader=FileSystemLoader([HERE, EXPERIMENT_FILES]),
         autoescape=True,
@@ -37,11 +35,13 @@ def render(folder: Path) -> str:
         keep_trailing_newline=True,
     )
     environment.filters["prose"] = prose.prose
+    # The numbers of a method are those of the code: {{ load("training", "measure").LEVEL }}.
+    environment.globals["load"] = load
     return environment.get_template("page.html.j2").render(context(folder))
 
 
 def context(folder: Path) -> dict[str, Any]:
-    """Everything that the template names."""
+    """Return all variables of the template."""
     yaml_text = (folder / "config.yaml").read_text(encoding="utf-8")
     settings = yaml_reader.read(folder / "config.yaml")
     listed = settings.get("experiments")
@@ -58,18 +58,7 @@ def context(folder: Path) -> dict[str, Any]:
     record = folder / "provenance.json"
     provenance = read_record(record) if record.is_file() else {}
     pictures = gallery.figures(folder, experiments)
-    tables = {
-        name: pivots.pivots(name, table, blocks[name])
-        for name, table in summaries.items()
-        if name != "training"
-    }
-    if "training" in summaries and (path := folder / "training/rates.csv").is_file():
-        # What its summary has at every step and learning rate is no table for a page.
-        best = pivots.of_best_rates(frames.read(path, rates.COLUMNS))
-        tables["training"] = pivots.pivots("training", best, blocks["training"], pivots.BEST_RATES)
-    worked = (
-        read_rows(folder / "worked_example/runs.csv") if "worked_example" in experiments else []
-    )
+    tables = {name: _pivots(folder, name, table, blocks[name]) for name, table in summaries.items()}
     return {
         "css": Markup((HERE / "page.css").read_text(encoding="utf-8")),
         "name": settings["name"],
@@ -84,8 +73,7 @@ def context(folder: Path) -> dict[str, Any]:
         "between": claim.BETWEEN,
         "verdicts": {verdict: verdict.replace(" ", "-") for verdict in claim.VERDICTS},
         "questions": prose.questions(read_rows(folder / "questions.csv", question.COLUMNS)),
-        "example": Example(worked) if worked else None,
-        "pictured": any(one.stem == "worked_example-projections" for one in pictures),
+        "sections": _sections(folder, experiments, {one.stem for one in pictures}),
         "figures": pictures,
         "stems": {figure.stem: figure.caption.title for figure in pictures},
         "crossings": pivots.from_which(
@@ -94,12 +82,15 @@ def context(folder: Path) -> dict[str, Any]:
         "tables": {name: found for name, found in tables.items() if found},
         "files": dictionary.downloads(folder, experiments),
         "methods": [x for x in experiments if (EXPERIMENT_FILES / x / "method.html.j2").is_file()],
+        "references": list(
+            dict.fromkeys(
+                EXPERIMENTS[x].references for x in experiments if EXPERIMENTS[x].references
+            )
+        ),
         "with_theory": [x for x in experiments if EXPERIMENTS[x].has_exact],
         "covered": covered(summaries),
         "entries": {mapping: prose.entries(settings, mapping) for mapping in entries.FORMULAS},
         "agreement": agreement,
-        "tails": tails,
-        "training": training,
         "decisions": decisions,
         "dictionary": dictionary.dictionary(folder, experiments),
         "configuration": yaml_text,
@@ -111,8 +102,34 @@ def context(folder: Path) -> dict[str, Any]:
     }
 
 
+def _sections(folder: Path, experiments: Iterable[str], stems: set[str]) -> dict[str, Any]:
+    """Return what the sections of their own name that experiments have, by experiment."""
+    found = {
+        name: load(name, "section").context(read_rows(folder / name / "runs.csv"), stems)
+        for name in experiments
+        if (EXPERIMENT_FILES / name / "section.html.j2").is_file()
+    }
+    return {name: one for name, one in found.items() if one is not None}
+
+
+def _pivots(
+    folder: Path, name: str, table: pd.DataFrame, settings: Mapping[str, Any]
+) -> list[pivots.Table]:
+    """Return the compact tables of an experiment, from its summary or from what it names."""
+    experiment = EXPERIMENTS[name]
+    other = experiment.pivot.table
+    if other == "summary":
+        return pivots.pivots(name, table, settings)
+    path = folder / name / f"{other}.csv"
+    if not path.is_file():
+        return []
+    hook = load(name, "pivot")
+    found = hook.summarized(frames.read(path, schemas.columns(experiment, other)))
+    return pivots.pivots(name, found, settings, hook.COLUMNS)
+
+
 def covered(summaries: Mapping[str, pd.DataFrame]) -> list[str]:
-    """The metrics of a run that have an exact value, in the order of their columns."""
+    """Return the metrics of a run that have an exact value, in the order of their columns."""
     found = {
         metric
         for table in summaries.values()

@@ -1,8 +1,7 @@
-"""Compact tables of the page: headline metrics against d_k, and from which d_k on curves cross."""
+"""Build the compact tables of the page: headline metrics against d_k, and crossings."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -10,25 +9,24 @@ import pandas as pd
 from sqrtdk.experiments.base import Pivot
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.experiments.scaling import crossings
-from sqrtdk.experiments.training import rates
 from sqrtdk.schema import Column
 from sqrtdk.stats import intervals, wording
 from sqrtdk.stats.intervals import Estimate
 
 NAMED = ("scaling", "reader")
-"""Axes whose values are names that say enough."""
+"""Axes whose values are names that need no label."""
 
 CELLS, COLUMNS = 30, 10
 """Series times arms, and columns that a table shows at most; summary.csv has all.
-More columns than fit a page become blocks, one under the other."""
+Columns that do not fit a page become blocks, one below the other."""
 
 Rows = list[tuple[int, list["Cell | None"]]]
 
 
 class Cell(NamedTuple):
-    """One number of a table: the mean, and beneath it the interval and the exact value.
+    """One number of a table: the mean, with the interval and the exact value below it.
 
-    `seeds` says it where some of the run's seeds have no such number.
+    `seeds` is set if some of the run's seeds lack the number.
     """
 
     mean: str
@@ -38,7 +36,7 @@ class Cell(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A metric by `down`: blocks of rows, and in each the same series (columns) and arms.
+    """A metric by `down`: blocks of rows, each with the same series (columns) and variants.
 
     `fixed` are the axes that have one value in the whole table, `left_out` what is not shown.
     """
@@ -55,10 +53,10 @@ class Table(NamedTuple):
 
 
 class Crossings(NamedTuple):
-    """From which d_k on, by series (columns).
+    """The crossings by series (columns).
 
-    `half` is where half of the entropy is gone, `levels` where other curves of the unscaled arm
-    are past a level, `onset` is 2 ln n_k; each of the `gradients` has a row for either way of
+    `half` is where half of the entropy is lost, `levels` where other curves of the unscaled rule
+    are past a level, `onset` is 2 ln n_k. Each of the `gradients` has a row for either way of
     pooling.
     """
 
@@ -71,42 +69,17 @@ class Crossings(NamedTuple):
     left_out: str
 
 
-BEST_RATES = tuple(
-    replace(column, meaning="Learning rate of the grid that is best for the arm.")
-    if column.name == "learning_rate"
-    else column
-    for column in rates.COLUMNS
-)
-"""The columns of rates.csv as a table of the best rates alone has them."""
-
-
-def of_best_rates(table: pd.DataFrame) -> pd.DataFrame:
-    """The best learning rates of rates.csv and the steps that they take, in summary.csv's shape."""
-    best = table[table["best"] == 1]
-    axes = ["d_k", "n_k", "batch_size", "optimizer", "loss", "scaling"]
-    steps = best[[*axes, "n_seeds", "steps"]].assign(
-        metric="steps_to_90", mean=best["crossfit_steps"], ci_low=best["crossfit_low"],
-        ci_high=best["crossfit_high"], exact=math.nan,
-    )  # fmt: skip
-    rate = best[[*axes, "n_seeds", "steps"]].assign(
-        metric="learning_rate", mean=best["learning_rate"], ci_low=math.nan, ci_high=math.nan,
-        exact=math.nan,
-    )  # fmt: skip
-    order = [*axes, "metric", "n_seeds", "mean", "ci_low", "ci_high", "exact", "steps"]
-    return pd.concat([steps, rate])[order]
-
-
 def pivots(
     experiment: str,
     table: pd.DataFrame,
     settings: Mapping[str, Any],
     schema: Sequence[Column] | None = None,
 ) -> list[Table]:
-    """The headline metrics that the table has, each by d_k; values in the order of the settings.
+    """Return the headline metrics of a table, each by d_k, in the order of the settings.
 
-    Of training step by step, the last step. `schema` has the meanings of metrics where they are not
-    those of the experiment's columns. None where an experiment lacks the axis that goes down or
-    the one that stands side by side.
+    For training step by step, only the last step counts. `schema` has the meanings of metrics if
+    they are not those of the experiment's columns. Returns no tables if the row or the column
+    axis is missing.
     """
     wanted = EXPERIMENTS[experiment].pivot
     inner, down = wanted.side, wanted.down
@@ -115,7 +88,7 @@ def pivots(
     if "step" in table:
         table = table[table["step"] == table["step"].max()]
     columns = {column.name: column for column in schema or EXPERIMENTS[experiment].columns}
-    # The values of an axis are compared with the configuration's as text.
+    # The values of an axis are compared with those of the configuration as text.
     names = [name for name, column in columns.items() if column.axis and name in table]
     table = table.astype({name: str for name in names if name != down})
     present, seeds = set(table["metric"]), int(table["n_seeds"].max())
@@ -139,7 +112,7 @@ def _pivot(
     values = {name: _ordered(table[name], settings.get(name)) for name in axes}
     arms, sizes = values.pop(inner), sorted(set(table[by]))
     varying = [name for name in values if len(values[name]) > 1]
-    # The last axes stand side by side as far as there is room; the first make blocks.
+    # The last axes are side by side as far as they fit; the first ones make blocks.
     split, width = len(varying), len(arms)
     while split and width * len(values[varying[split - 1]]) <= COLUMNS:
         split -= 1
@@ -156,7 +129,7 @@ def _pivot(
     columns = [(*one, arm) for one in series for arm in shown_arms]
 
     def lines(block: tuple[str, ...]) -> Rows:
-        """The rows of a block, some of those sizes at which it has a number."""
+        """Return the rows of a block, evenly spaced over the sizes that have a number."""
         full = [(x, [cells.get((x, *block, *one)) for one in columns]) for x in sizes]
         return intervals.spread([(x, row) for x, row in full if any(row)], rows)
 
@@ -206,7 +179,7 @@ LEVELS = {
 
 
 def from_which(rows: Sequence[Mapping[str, str]], settings: Mapping[str, Any]) -> Crossings | None:
-    """The rows of crossings.csv as a table; None where there are none, or no such experiment."""
+    """Return crossings.csv as a table; None without crossings or without the experiment."""
     if not rows or "d_k" not in settings:
         return None
     axes = [column.name for column in crossings.COLUMNS if column.axis]
@@ -215,7 +188,7 @@ def from_which(rows: Sequence[Mapping[str, str]], settings: Mapping[str, Any]) -
     varying = [name for name in values if len(values[name]) > 1]
     series = _groups(rows, varying, values)
     shown = _some(series, CELLS)
-    # At d_k = 1 the arms are the same, so that is no size to cross at.
+    # At d_k = 1 the rules are the same, so nothing crosses there.
     sizes = [d_k for d_k in settings["d_k"] if d_k > 1] or settings["d_k"]
     found = {(row["quantity"], *(row[name] for name in varying)): row for row in rows}
 
@@ -240,7 +213,7 @@ def from_which(rows: Sequence[Mapping[str, str]], settings: Mapping[str, Any]) -
 
 
 def _crossing(row: Mapping[str, str], sizes: Sequence[int]) -> Cell:
-    """A crossing as a cell. That the grid has none says nothing of larger d_k; theory does."""
+    """Return a crossing as a cell. Beyond the grid, only theory says whether there is one."""
     exact = float(row["exact"] or "nan")
     if row["d_k"]:
         value = Estimate(*(float(row[x] or "nan") for x in ("d_k", "ci_low", "ci_high")))
@@ -256,7 +229,7 @@ def _crossing(row: Mapping[str, str], sizes: Sequence[int]) -> Cell:
 
 
 def _ordered(column: Iterable[str], given: object) -> list[str]:
-    """The values of an axis as the configuration lists them; others after these."""
+    """Return the values of an axis in the order of the configuration, then other values."""
     known = [str(value) for value in given] if isinstance(given, list) else []
 
     def place(value: str) -> tuple[int, int, str]:
@@ -269,7 +242,7 @@ def _ordered(column: Iterable[str], given: object) -> list[str]:
 def _groups(
     rows: Iterable[Mapping[Any, Any]], names: Sequence[str], values: Mapping[str, list[str]]
 ) -> list[tuple[str, ...]]:
-    """The combinations of some axes that occur, in the order of their values."""
+    """Return the combinations of some axes that occur, in the order of their values."""
     found = {tuple(row[name] for name in names) for row in rows}
     places = [values[name].index for name in names]
     return sorted(found, key=lambda one: [at(x) for at, x in zip(places, one, strict=True)])
@@ -284,7 +257,7 @@ def _label(names: Iterable[str], group: Iterable[str]) -> str:
 
 
 def _fixed(values: Mapping[str, list[str]]) -> str:
-    """The axes that have one value in the whole table."""
+    """Return the axes that have one value in the whole table."""
     single = {name: found[0] for name, found in values.items() if len(found) == 1}
     return _label(single, single.values())
 

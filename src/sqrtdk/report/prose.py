@@ -1,4 +1,4 @@
-"""The run in words: its claims, questions and formulas as the page says them."""
+"""Turn a run into text: its claims, questions and formulas as the page shows them."""
 
 import inspect
 import re
@@ -17,7 +17,7 @@ SOURCES = {"chapter": "What the chapter says", "ours": "What we add"}
 """The parts of the list of claims, by their source."""
 
 PARAGRAPH = 200
-"""Characters of a paragraph that need not be cut into its sentences."""
+"""Maximum characters of a paragraph that is not split into sentences."""
 
 Row = Mapping[str, str]
 
@@ -40,12 +40,12 @@ class Entry(NamedTuple):
 
 
 def prose(text: str) -> Markup:
-    """Text as the page sets it: indices, powers and code set as such, numbers with their units.
+    """Format text for the page: indices, powers and code as such, numbers with their units.
 
     >>> print(prose("n_k^-2 < 3 in `d_k`"))
     <var>n<sub>k</sub></var><sup>−2</sup> &lt; 3 in <code>d_k</code>
     """
-    # Every other part stood between backticks.
+    # Every other part was between backticks.
     parts = re.split(r"`([^`]*)`", text)
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if place % 2 else _prose(part)
@@ -62,12 +62,12 @@ def _prose(text: str) -> Markup:
 
 
 def first_line(text: str | None) -> str:
-    """The first line of a docstring."""
+    """Return the first line of a docstring."""
     return (text or "").strip().partition("\n")[0]
 
 
 def facts(block: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The axes of an experiment in a few words each."""
+    """Return the axes of an experiment, each in a few words."""
     shown = []
     for key, value in block.items():
         values = value if isinstance(value, list) else [value]
@@ -84,9 +84,9 @@ def facts(block: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def lead(ledger: Sequence[Row]) -> dict[str, Any]:
-    """Return the findings that open the page, each with the series that its numbers are of.
+    """Return the findings that open the page, each with the series of its numbers.
 
-    A run that measures none of the opening claims opens with what else it found.
+    A run without any of the opening claims opens with its other findings.
     """
     rows = {row["claim"]: row for row in ledger}
     leading = sorted((one for one in statements.claims() if one.lead), key=lambda one: one.lead)
@@ -100,7 +100,7 @@ def lead(ledger: Sequence[Row]) -> dict[str, Any]:
     ]
     reasons = dict.fromkeys(row["condition"] for row in opening)
     return {
-        # What was found is before the colon, its numbers are after it.
+        # The finding is before the colon, its numbers are after it.
         "sentences": [(*row["answer"].partition(": "), row["series"]) for row in measured],
         "reasons": [] if measured else list(reasons),
     }
@@ -111,18 +111,18 @@ def _gates() -> set[str]:
 
 
 def tally(ledger: Sequence[Row]) -> list[tuple[str, int]]:
-    """How many claims have each verdict."""
+    """Count the claims with each verdict."""
     counts = [(v, sum(row["verdict"] == v for row in ledger)) for v in claims_claim.VERDICTS]
     return [(verdict, count) for verdict, count in counts if count]
 
 
 def is_absent(row: Row) -> bool:
-    """Whether a claim was not measured because the run has not its experiment."""
+    """Return whether a claim was not measured because the run lacks its experiment."""
     return row["condition"] == claims_ledger.absent(row["experiment"])
 
 
 def by_source(ledger: Sequence[Row]) -> list[tuple[str, list[Row]]]:
-    """Return the claims that a run judged, the chapter's first, under the heading of their part."""
+    """Return the claims that a run judged, the chapter's first, with the heading of their part."""
     parts = [
         (title, [row for row in ledger if row["source"] == source and not is_absent(row)])
         for source, title in SOURCES.items()
@@ -131,7 +131,7 @@ def by_source(ledger: Sequence[Row]) -> list[tuple[str, list[Row]]]:
 
 
 def absent(ledger: Sequence[Row]) -> dict[str, list[Row]]:
-    """The claims of each experiment that the run does not have."""
+    """Return the claims of each experiment that the run does not have."""
     found: dict[str, list[Row]] = {}
     for row in filter(is_absent, ledger):
         found.setdefault(row["experiment"], []).append(row)
@@ -139,7 +139,7 @@ def absent(ledger: Sequence[Row]) -> dict[str, list[Row]]:
 
 
 def gate(ledger: Sequence[Row]) -> dict[str, str]:
-    """Measurement against theory, in one line with its verdict; empty where nothing judged it."""
+    """Return the agreement of measurement and theory in one line; empty if it was not judged."""
     gates = _gates()
     row = next((row for row in ledger if row["claim"] in gates), None)
     if row is None or is_absent(row):
@@ -152,7 +152,7 @@ def gate(ledger: Sequence[Row]) -> dict[str, str]:
 
 
 def questions(rows: Sequence[Row]) -> list[Question]:
-    """The concept check, a long answer cut into its sentences."""
+    """Return the concept check, with long answers split into sentences."""
     return [Question(row["question"], _paragraphs(row["answer"]), row["figure"]) for row in rows]
 
 
@@ -164,7 +164,7 @@ def _paragraphs(text: str) -> list[str]:
 
 
 def entries(settings: Mapping[str, Any], mapping: str) -> list[Entry]:
-    """The entries of `scale_rules` or `input_laws` in a resolved configuration."""
+    """Return the entries of `scale_rules` or `input_laws` in a resolved configuration."""
     word, formulas = config_entries.FORMULAS[mapping]
     return [
         Entry(
@@ -182,14 +182,14 @@ def entries(settings: Mapping[str, Any], mapping: str) -> list[Entry]:
 
 
 def meaning(formula: Callable[..., Any] | None) -> str:
-    """The first line of a formula's docstring, and of each class that it names."""
+    """Return the first line of a formula's docstring, and of each class that it names."""
     text = first_line(formula.__doc__) if formula else ""
     named = [getattr(inspect.getmodule(formula), x, None) for x in re.findall(r"`(\w+)`", text)]
     return " ".join([text, *(first_line(x.__doc__) for x in named if inspect.isclass(x))])
 
 
 def flat(record: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """A nested record as lines: the path of each value in words, and the value.
+    """Return a nested record as lines: the path of each value in words, and the value.
 
     >>> flat({"blas": {"kernel": "Haswell"}, "changed": None})
     [('blas, kernel', 'Haswell'), ('changed', 'unknown')]

@@ -1,4 +1,4 @@
-"""Figures as parts of one HTML page: safe, with ids of their own, in the page's colours."""
+"""Embed figures in one HTML page: safe, with unique ids, in the page's colours."""
 
 import base64
 import re
@@ -12,7 +12,7 @@ ELEMENTS = frozenset({
     "ellipse", "line", "polyline", "polygon", "text", "tspan", "image", "linearGradient",
     "radialGradient", "stop",
 })  # fmt: skip
-"""What a picture needs. Anything else (scripts, foreign content, metadata) stays outside."""
+"""Elements that a figure needs. Others (scripts, foreign content, metadata) are dropped."""
 
 COLORS = {
     "#222222": "var(--ink)",
@@ -20,7 +20,7 @@ COLORS = {
     "#d55e00": "var(--arm-off)",
     "#0072b2": "var(--arm-on)",
 }
-"""Colours of the figures that follow the page into the dark: ink, grid, and the two arms, whose
+"""Colours of the figures that change in dark mode: ink, grid, and those of off and on, whose
 small labels need more contrast than lines do."""
 
 _URL = re.compile(r"url\(\s*['\"]?(#?)([^)'\"]*)['\"]?\s*\)")
@@ -28,10 +28,10 @@ _IMAGE = re.compile(r"data:image/(png|jpeg);base64,[A-Za-z0-9+/=\s]*")
 
 
 def inline(text: str, *, prefix: str, title: str, description: str) -> Markup:
-    """An SVG file's text as an element of an HTML page.
+    """Return an SVG file's text as an element of an HTML page.
 
     Every id begins with `prefix`, because several figures share one page and their glyphs have
-    the same names. The picture never loads anything. Raises ValueError for what is no SVG.
+    the same names. The figure never loads anything. Raises ValueError for text that is not SVG.
     """
     try:
         root = ElementTree.fromstring(text)
@@ -51,13 +51,13 @@ def inline(text: str, *, prefix: str, title: str, description: str) -> Markup:
 
 
 def raster(data: bytes, *, title: str, description: str) -> Markup:
-    """A PNG file as an element of the page, for a figure whose drawing is too large for it.
+    """Return a PNG file as an element of the page, for a figure whose SVG is too large.
 
-    Raises ValueError for what is no PNG.
+    Raises ValueError for data that is not PNG.
     """
     if data[:8] != b"\x89PNG\r\n\x1a\n" or len(data) < 24:
         raise ValueError(f"{title} is not a PNG")
-    # The figures' own resolution: 150 dots an inch, where the page has 96.
+    # The figures have 150 dots per inch, the page 96.
     width, height = (96 / 150 * x for x in struct.unpack(">II", data[16:24]))
     return Markup(
         '<img class="plot raster" alt="{}. {}" src="data:image/png;base64,{}" '
@@ -66,7 +66,7 @@ def raster(data: bytes, *, title: str, description: str) -> Markup:
 
 
 def _size(root: ElementTree.Element) -> tuple[float, float]:
-    """Width and height in CSS pixels."""
+    """Return width and height in CSS pixels."""
     units = {"pt": 4 / 3, "in": 96.0, "px": 1.0, "": 1.0}
     found = [re.fullmatch(r"([\d.]+)(\w*)", root.get(x, "")) for x in ("width", "height")]
     sizes = [float(m[1]) * units[m[2]] for m in found if m and m[2] in units]
@@ -82,7 +82,7 @@ def _local(name: object) -> str:
 
 
 def _element(element: ElementTree.Element, prefix: str) -> Markup:
-    """One element and all below it, without what is not allowed."""
+    """Return one element and everything inside it, except what is not allowed."""
     name = _local(element.tag)
     if name not in ELEMENTS:
         return Markup("")
@@ -97,7 +97,7 @@ def _element(element: ElementTree.Element, prefix: str) -> Markup:
 
 
 def _between(element: ElementTree.Element) -> str:
-    """Text after an element; only white space stands there outside of text."""
+    """Return the text after an element, which is only white space outside of text."""
     return element.tail.strip() if element.tail else ""
 
 

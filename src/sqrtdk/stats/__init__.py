@@ -1,1 +1,1 @@
-"""Statistics over seeds."""
+"""Statistics over seeds: intervals, curves over d_k, decisions, and summary tables."""

@@ -8,10 +8,10 @@ from scipy.special import ndtri, stdtr
 
 
 class Gate(NamedTuple):
-    """How far measured means are from exact ones over a whole table, as `normal_scores` of z.
+    """Agreement of measured means with exact ones over a whole table, as `normal_scores` of z.
 
-    `points` counts distinct means, and `draws` the independent draws that they are from: the means
-    of one draw are correlated, so the gate rests on fewer independent numbers than `points`.
+    `points` counts distinct means, and `draws` the independent draws behind them. The means of one
+    draw are correlated, so the test rests on fewer independent numbers than `points`.
     """
 
     points: int
@@ -21,34 +21,36 @@ class Gate(NamedTuple):
 
     @property
     def rms_margin(self) -> float:
-        """How far `rms_z` is inside of its bounds: 1 in the middle, negative outside."""
+        """Return how far `rms_z` is inside its bounds: 1 in the middle, negative outside."""
         low, high = RMS_Z
         return 1 - abs(self.rms_z - (low + high) / 2) / ((high - low) / 2)
 
     @property
     def max_margin(self) -> float:
-        """How far `max_abs_z` is below its bound: 1 at zero, negative above."""
+        """Return how far `max_abs_z` is below its bound: 1 at zero, negative above."""
         return 1 - self.max_abs_z / MAX_ABS_Z
 
     @property
     def passed(self) -> bool:
-        """Whether the measurement agrees with theory, as standard normal deviations would."""
+        """Return whether the deviations from theory look like standard normal numbers."""
         return self.rms_margin >= 0 and self.max_margin > 0
 
 
 RMS_Z, MAX_ABS_Z = (0.8, 1.2), 4.5
-"""Bounds of the gate. Of 852 independent standard normal numbers, 1 table in 170 has one beyond
+"""Bounds of the test. Of 852 independent standard normal numbers, 1 table in 170 has one beyond
 4.5. The distinct means of the default grid are correlated; for the mean square of z they are worth
 about 170 independent ones, so its root has a standard deviation of about 0.054
 (`docs/statistics.md`).
 """
 
 GATED_SEEDS = 20
-"""Seeds from which on a mean counts. Measured on the default grid (780 means) with 400 seeds in
-disjoint blocks, right code all through: of 35 blocks of 10 seeds some are refused (largest |z|
-4.65, rms of z up to 1.24); of 20 blocks of 20 none is (4.37, 1.14), nor of 16 of 25, 8 of 50 and 4
-of 100 (4.46, 1.13). Without `normal_scores` 6 of the 20 blocks of 20 were. Means of skewed squares
-are not quite normal: resampling puts the share of refused tables at some 5 %.
+"""Number of seeds from which a mean is tested.
+
+Measured on the default grid (780 means) with 400 seeds in disjoint blocks and correct code. Of 35
+blocks of 10 seeds some fail (largest |z| 4.65, rms of z up to 1.24). Of 20 blocks of 20 seeds none
+fails (4.37, 1.14), nor of 16 of 25, 8 of 50 and 4 of 100 (4.46, 1.13). Without `normal_scores`
+6 of the 20 blocks of 20 fail. Means of skewed squares are not quite normal: by resampling, about
+5 % of correct tables fail.
 """
 
 DRAW = ("d_k", "n_k", "n_q", "inputs")
@@ -63,21 +65,22 @@ one draw are as close once in about 10,000 draws.
 
 
 def normal_scores(z: np.ndarray, n_seeds: np.ndarray) -> np.ndarray:
-    """Standard normal numbers that are as likely as these of Student's t; n_seeds - 1 is its df.
+    """Convert Student's t values to standard normal ones of the same probability; df = n_seeds - 1.
 
     >>> normal_scores(np.array([-4.302652729749464, 0.0]), np.array([3, 3])).round(6).tolist()
     [-1.959964, 0.0]
     """
-    # The lower tail on both sides, which keeps its digits; what underflows counts as 37.
+    # The lower tail on both sides keeps its digits. An underflow is treated as z = 37.
     tail = np.maximum(stdtr(n_seeds - 1, -np.abs(z)), np.finfo(float).tiny)
     return np.asarray(np.copysign(ndtri(tail), z))
 
 
 def gate(table: pd.DataFrame) -> Gate | None:
-    """Return the gate over a summary table; None where no point has theory and enough seeds.
+    """Return the agreement test of a summary table, or None without points to test.
 
-    A z that repeats another one of the same draw counts once. float32 rows are left out: in
-    saturated rows they differ from theory by more than sampling.
+    A point needs an exact value and enough seeds. A z that repeats another one of the same draw
+    counts once. float32 rows are left out: in saturated rows they differ from theory by more than
+    sampling does.
     """
     enough = (table["n_seeds"] >= GATED_SEEDS) & table["z"].notna()
     kept = table[enough & (table["dtype"] == "float64")]

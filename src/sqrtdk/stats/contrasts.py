@@ -1,8 +1,8 @@
-"""contrasts.csv: ratios of arms that share their draws, with paired intervals.
+"""contrasts.csv: ratios of scale rules that share their draws, with paired intervals.
 
-All scale rules of a seed see the same q, k, v and g. What two arms have in common cancels in the
-ratio of that seed, so the interval of the ratio is narrower than the two arms' intervals suggest.
-summary.csv has every arm for itself; this table keeps the pairing.
+All scale rules of a seed see the same q, k, v and g. Variation that two rules share cancels in the
+ratio of that seed, so the interval of the ratio is narrower than the two separate intervals
+suggest. summary.csv has each rule separately; this table keeps the pairing.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,16 +15,16 @@ from sqrtdk.storage import tables
 
 
 def columns(runs: Sequence[Column]) -> tuple[Column, ...]:
-    """Return the columns of contrasts.csv: the axes of runs.csv without arm and seed, and these."""
+    """Return the columns of contrasts.csv: the axes of runs.csv but scaling and seed, and these."""
     return (
         *(c for c in runs if c.axis and c.name not in ("scaling", "seed")),
         Column("metric", "Column of runs.csv that is compared.", read=str, axis=True),
         Column("over", "Scale rule above the line.", read=str, axis=True),
         Column("under", "Scale rule below the line: the one with 1/√d_k.", read=str, axis=True),
-        Column("n_seeds", "Number of seeds that both arms have.", "seeds", read=int),
+        Column("n_seeds", "Number of seeds that both rules have.", "seeds", read=int),
         Column(
             "ratio",
-            "Ratio of the arms' means over seeds; for a column pooled as rms, of the quadratic "
+            "Ratio of the rules' means over seeds; for a column pooled as rms, of the quadratic "
             "means; for one pooled as median, the median of the ratios of the seeds.",
         ),
         Column(
@@ -39,7 +39,7 @@ def columns(runs: Sequence[Column]) -> tuple[Column, ...]:
 def contrast(
     runs: pd.DataFrame, schema: Sequence[Column], under: str | None
 ) -> Iterator[tables.Row]:
-    """Yield one row per combination of axes, metric and arm other than `under`, sorted by axes.
+    """Yield one row per combination of axes, metric and rule other than `under`, sorted by axes.
 
     There is no row where the ratio is undefined, such as a share that is 0 with `under`.
     """

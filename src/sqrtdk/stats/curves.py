@@ -20,15 +20,15 @@ Curve = dict[int, Estimate]
 
 
 def last(curve: Curve) -> tuple[int, Estimate]:
-    """The point at the largest d_k, with its d_k."""
+    """Return the largest d_k of a curve and the point there."""
     return next(reversed(curve.items()))
 
 
 def ratio(over: Curve, under: Curve) -> Curve:
-    """One curve over another where both have a point.
+    """Return the ratio of two curves at the d_k that both have.
 
-    The interval's ends are from both intervals, so it is wider than 95 %. Where the lower one
-    reaches 0 it has no upper end.
+    The interval combines the extremes of both intervals, so it is wider than 95 %. If the lower
+    end of `under` reaches 0, the ratio has no upper end.
     """
 
     def high(a: Estimate, b: Estimate) -> float:
@@ -42,7 +42,7 @@ def ratio(over: Curve, under: Curve) -> Curve:
 
 
 def past(value: Estimate, level: float, *, above: bool) -> bool | None:
-    """Whether a number is above (or below) a level with its whole interval; None if across."""
+    """Return whether the whole interval is above (or below) a level; None if it crosses it."""
     low, high = (value.mean, value.mean) if math.isnan(value.low) else (value.low, value.high)
     if low > level or high < level:
         return (low > level) == above
@@ -57,8 +57,8 @@ def crossing(curve: Curve, level: float) -> Estimate | None:
     logarithm for other numbers that are not negative.
 
     The interval is where the curves through the lower and the upper ends cross, each widened by
-    what interpolation may be wrong (see `_Crossing`). It goes down to 1 where a curve of ends is
-    past the level at every d_k of the grid, and is unbounded above where one is not past it at the
+    the possible error of interpolation (see `_Crossing`). It goes down to 1 if a curve of ends is
+    past the level at every d_k of the grid, and is unbounded above if one is not past it at the
     last. NaN for a curve without intervals.
 
     >>> curve = {4: Estimate(0.75), 16: Estimate(0.25)}
@@ -89,12 +89,12 @@ def crossing(curve: Curve, level: float) -> Estimate | None:
 
 
 class _Crossing(NamedTuple):
-    """Where a curve crosses, and between which d_k an interpolation may put it.
+    """The crossing of a curve, and the d_k between which an interpolation may put it.
 
-    The bounds are those of the bracket in the grid where it has fewer than four points. Else they
-    are as far from `d_k`, in ln d_k, as a straight line or a cubic spline is (the farther one),
-    and `_BEND` times the square of the bracket's width. Tried on the exact curves of all metrics
-    with theory: no exact crossing is outside for grids of factors 2 and 4.
+    The bounds are those of the bracket in the grid if the grid has fewer than four points.
+    Otherwise their distance from `d_k`, in ln d_k, is that of a straight line or a cubic spline
+    (the larger one), plus `_BEND` times the square of the bracket's width. Tested on the exact
+    curves of all metrics with theory: no exact crossing is outside for grids of factors 2 and 4.
     """
 
     d_k: float
@@ -136,7 +136,7 @@ def _crossing(
     with np.errstate(divide="ignore", invalid="ignore"):
         y = scale(raw) - scale(np.array(level))
     if not np.isfinite(y[at : at + 2]).all():
-        # A share of none or all has no logit: a straight line, anywhere between the two.
+        # Shares of 0 and 1 have no logit: use a straight line, anywhere between the two.
         share = (level - raw[at]) / (raw[at + 1] - raw[at])
         return _Crossing(math.exp(x[at] + share * (x[at + 1] - x[at])), *map(float, bracket))
     kept = np.isfinite(y)
@@ -159,7 +159,7 @@ def _crossing(
 
 
 def relative_range(curve: Curve) -> Estimate:
-    """Largest minus smallest value of a curve that is nowhere negative, over the largest.
+    """Return the largest minus the smallest value of a nonnegative curve, over the largest.
 
     The points are independent, because every d_k has its own draw. So of each pair of points the
     logarithm of the ratio has an interval whose half-width is the root of the sum of the squares
@@ -184,7 +184,7 @@ def relative_range(curve: Curve) -> Estimate:
         level = np.log(means)
         down, up = level - np.log(np.maximum(lows, 0)), np.log(highs) - level
     drop = level[:, np.newaxis] - level
-    # A point has no distance to itself, whatever its interval.
+    # A point has distance 0 to itself, whatever its interval.
     others = ~np.eye(len(means), dtype=bool)
     upper = np.max((drop + np.hypot(up[:, np.newaxis], down))[others])
     pairs = len(means) * (len(means) - 1) / 2
@@ -194,7 +194,7 @@ def relative_range(curve: Curve) -> Estimate:
 
 
 def slope(curve: Curve) -> Estimate:
-    """Least-squares slope of ln mean on ln d_k, each point weighted by the precision of its mean.
+    """Return the least-squares slope of ln mean on ln d_k, each point weighted by its precision.
 
     The points are independent, because every d_k has its own draw. Without intervals all weigh
     the same and the slope has none. Raises MissingError where a line is not defined.

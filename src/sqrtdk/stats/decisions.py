@@ -1,15 +1,15 @@
-"""Decide from intervals: each rule returns True, False, or None where the interval leaves it open.
+"""Decide from intervals: each rule returns True, False, or None if the interval leaves it open.
 
 A number without an interval, such as that of one seed, decides nothing. With 95 % intervals the
 error rates are these (simulated in docs/verdicts.md):
 
-- `beyond` says True wrongly, or False wrongly, in about 2.5 % of runs, each at the level itself;
-  more often for a skewed metric of few seeds whose interval covers less than it says.
+- `beyond` returns a wrong True, or a wrong False, in about 2.5 % of runs, each at the level itself.
+  The rate is higher for a skewed metric of few seeds, whose interval covers less than 95 %.
 - `within` is an equivalence test (two one-sided tests, Schuirmann 1987): True only if the whole
   interval is inside, False only if it is wholly outside; about 2.5 % each.
-- `steady` asks that of a range over d_k; a wrong True is as rare, and the lower end of the range
-  holds for all d_k together, so that False is wrong in about 5 % at most.
-- `every` is an intersection-union test (Berger 1982): all have to hold, so that a wrong True is no
+- `steady` applies `within`'s logic to a range over d_k. A wrong True is as rare. The lower end of
+  the range holds for all d_k together, so False is wrong in at most about 5 %.
+- `every` is an intersection-union test (Berger 1982): all parts must hold, so a wrong True is no
   likelier than that of the part that fails. A wrong False is at most as likely as a wrong False of
   any part, 2.5 % times the number of parts that are close to their level.
 """
@@ -21,14 +21,14 @@ from sqrtdk.stats.curves import Curve, relative_range
 from sqrtdk.stats.intervals import Estimate, MissingError
 
 LARGE = 1024
-"""A d_k at which an effect of large d_k has to show; a grid that ends below cannot deny it."""
+"""The d_k by which an effect of large d_k must show; a grid that ends below cannot refute it."""
 
 SIZES, SPAN = 4, 64
-"""The number of d_k, and the largest over the smallest, that a rule over all d_k needs at least."""
+"""The minimum number of d_k, and of the largest over the smallest, for a rule over all d_k."""
 
 
 def beyond(value: Estimate, level: float, *, above: bool) -> bool | None:
-    """Return whether a number is above (or below) a level with its whole interval.
+    """Return whether a number's whole interval is above (or below) a level.
 
     >>> beyond(Estimate(2.0, 1.5, 2.5), 1.0, above=True), beyond(Estimate(2.0), 1.0, above=True)
     (True, None)
@@ -41,7 +41,7 @@ def beyond(value: Estimate, level: float, *, above: bool) -> bool | None:
 
 
 def within(value: Estimate, low: float, high: float) -> bool | None:
-    """Return whether a number is between two margins with its whole interval.
+    """Return whether a number's whole interval is between two margins.
 
     >>> within(Estimate(0.5, 0.48, 0.52), 0.45, 0.55), within(Estimate(0.5, 0.4, 0.6), 0.45, 0.55)
     (True, None)
@@ -54,16 +54,16 @@ def within(value: Estimate, low: float, high: float) -> bool | None:
 
 
 def steady(curve: Curve, margin: float) -> bool | None:
-    """Return whether a curve's largest and smallest value differ by less than a share of the first.
+    """Return whether the range of a curve is less than a share of its largest value.
 
-    The lower end of a range's interval holds for all pairs of values together, because the
-    extremes are chosen by their size (see `estimates.relative_range`).
+    The lower end of the range's interval holds for all pairs of values together, because the
+    extremes are chosen by their size (see `curves.relative_range`).
     """
     return beyond(relative_range(curve), margin, above=False)
 
 
 def every(states: Iterable[bool | None]) -> bool | None:
-    """Return True where all hold, False where one surely fails, None where one is open.
+    """Return True if all hold, False if one surely fails, None if one is open.
 
     >>> every([True, None]), every([None, False])
     (None, False)
@@ -73,18 +73,18 @@ def every(states: Iterable[bool | None]) -> bool | None:
 
 
 def exists(states: Iterable[bool | None]) -> bool | None:
-    """Return True where one surely holds, False where none does, None where one is open."""
+    """Return True if one surely holds, False if none does, None if one is open."""
     found = set(states)
     return True if True in found else None if None in found else False
 
 
 def is_far(curve: Curve) -> bool:
-    """Return whether the grid of a curve reaches far enough for a rule over all d_k."""
+    """Return whether the grid of a curve is large enough for a rule over all d_k."""
     return len(curve) >= SIZES and max(curve) >= max(LARGE, SPAN * min(curve))
 
 
 def need_far(curve: Curve) -> None:
-    """Raise MissingError for a grid that is too small for a rule over all d_k."""
+    """Raise MissingError if a grid is too small for a rule over all d_k."""
     if not is_far(curve):
         raise MissingError(
             f"a rule over all d_k needs {SIZES} values of it or more, up to {LARGE} or more and "
@@ -93,13 +93,13 @@ def need_far(curve: Curve) -> None:
 
 
 def need_large(curve: Curve, what: str) -> None:
-    """Raise MissingError where a grid ends too early to deny what it does not show."""
+    """Raise MissingError if a grid ends too early to refute what it does not show."""
     if max(curve) < LARGE:
         raise MissingError(f"{what} at d_k = {max(curve)}, the largest; larger d_k may differ")
 
 
 def up_to(curve: Curve) -> str:
-    """Return how far a finding was tried, in words; empty where that is far enough.
+    """Return how far a finding was tested, in words; empty if that is far enough.
 
     >>> up_to({16: Estimate(1.0), 64: Estimate(1.0)})
     'tried up to d_k = 64 only'

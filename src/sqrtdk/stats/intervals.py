@@ -1,6 +1,7 @@
-"""Measured numbers with their intervals: from values over seeds, in words, as curves over d_k.
+"""Compute numbers with intervals from values over seeds.
 
-Nothing here knows a table or a claim.
+Curves over d_k are in `curves`, and the wording in `wording`. Nothing here depends on a table or a
+claim.
 """
 
 import math
@@ -14,11 +15,11 @@ T = TypeVar("T")
 
 
 class MissingError(Exception):
-    """The run lacks what a number needs; the message is the reason in words."""
+    """The run lacks the data that a number needs; the message is the reason in words."""
 
 
 class Estimate(NamedTuple):
-    """A number with its interval; NaN ends where there is none, NaN `exact` without theory."""
+    """A number with its interval. The ends are NaN without an interval, `exact` without theory."""
 
     mean: float
     low: float = math.nan
@@ -30,7 +31,7 @@ class Estimate(NamedTuple):
 
 
 def interval(values: np.ndarray, *, confidence: float = 0.95) -> tuple[float, float]:
-    """Student's t-interval of the mean of independent values; NaN for fewer than two.
+    """Return Student's t-interval of the mean of independent values; NaN for fewer than two.
 
     >>> interval(np.array([1.0, 1.0, 1.0]))
     (1.0, 1.0)
@@ -44,17 +45,17 @@ def interval(values: np.ndarray, *, confidence: float = 0.95) -> tuple[float, fl
 
 
 def median_interval(values: np.ndarray, *, confidence: float = 0.95) -> tuple[float, float]:
-    """Interval of the median of independent values, between two of them; NaN for too few.
+    """Return the interval of the median, between two of the independent values; NaN for too few.
 
     The sample's order statistics bound the median whatever the distribution (Thompson 1936), so
-    values that are only known to be large may stand as infinity. From six values on, 95 % is
+    values that are only known to be large may be given as infinity. From six values on, 95 % is
     reached; the interval covers at least `confidence`.
 
     >>> median_interval(np.array([3.0, 1.0, 2.0, np.inf, 5.0, 4.0]))
     (1.0, inf)
     """
     count = len(values)
-    # So many values may be left out at either end: the median is beyond them too rarely.
+    # The values left out at either end: the median is beyond them rarely enough.
     beyond = bdtr(np.arange(count // 2), count, 0.5)
     out = int(np.count_nonzero(beyond <= (1 - confidence) / 2))
     if out == 0:
@@ -64,7 +65,7 @@ def median_interval(values: np.ndarray, *, confidence: float = 0.95) -> tuple[fl
 
 
 def typical(values: np.ndarray) -> float:
-    """Return the median of values; of an even number, the geometric mean of the middle two.
+    """Return the median of values; for an even number, the geometric mean of the middle two.
 
     So the median of ratios of two groups is one over the median of the inverse ratios. The middle
     two of values that spread over decades may differ by a factor. Where one of them is not
@@ -84,7 +85,7 @@ def typical(values: np.ndarray) -> float:
 def typical_interval(values: np.ndarray) -> tuple[float, float]:
     """Return the 95 % interval of the median of independent values that are not negative.
 
-    From six values on it is `median_interval`, which covers whatever the law. For two to five
+    From six values on it is `median_interval`, which covers for any distribution. For two to five
     values it is the t-interval of the logarithms, which covers where these are about symmetric
     (`docs/statistics.md` has the simulated coverage). NaN for one value, and for two to five
     values if one of them is 0, unless all of them are the same.
@@ -109,7 +110,7 @@ def share_interval(
     `counted` a seed, and is lowered by the ratio of the quantiles of Student's t and the normal
     law, because the variance is estimated.
 
-    Where no seed or every seed has all of it, there is no variance, and the number is that of
+    If the share is 0 or 1 in every seed, there is no variance, and the number is that of
     `independent` things a seed (by default `counted`), lowered in the same way. So "none seen" has
     an upper end above 0: for 100 seeds of 64 rows it is 6e-4, about 3.7 over the number of rows.
     NaN for one seed.
@@ -138,10 +139,10 @@ def share_interval(
 def paired_ratio(over: np.ndarray, under: np.ndarray, *, pool: str = "mean") -> Estimate:
     """Return the ratio of two arms that share their draws, with a paired 95 % interval.
 
-    `over` and `under` are not negative and in the order of the seeds. With `pool="median"` it is
-    the median of the ratios of the seeds. Else it is the ratio of the means, or with `pool="rms"`
-    of the quadratic means, with a t-interval on its logarithm (delta method): what varies is the
-    difference of the two arms' relative deviations in each seed.
+    `over` and `under` are not negative and in the order of the seeds. With `pool="median"` the
+    result is the median of the ratios of the seeds. Otherwise it is the ratio of the means, or
+    with `pool="rms"` of the quadratic means, with a t-interval on its logarithm (delta method):
+    its spread is that of the difference of the two relative deviations in each seed.
 
     Raises MissingError where the ratio is undefined. The interval is NaN for one seed, and for a
     ratio of 0.
@@ -179,7 +180,7 @@ def _around_one(deviations: np.ndarray) -> tuple[float, float]:
 
 
 def _near_one(values: np.ndarray) -> tuple[np.ndarray, int]:
-    """Return values over a power of two that is about the largest, and its exponent.
+    """Divide values by a power of two close to the largest; return them and the exponent.
 
     Squares of values below 1e-154 would underflow. A power of two changes no digit.
     """
@@ -232,13 +233,13 @@ def statistics(
         "ci_low": low,
         "ci_high": high,
         "exact": exact,
-        # Where nothing varies over seeds there is no standard error to measure in.
+        # If nothing varies over seeds there is no standard error to divide by.
         "z": (mean - target**power) / error if error > 0 and pool != "median" else np.nan,
     }
 
 
 def spread(values: Sequence[T], count: int) -> list[T]:
-    """At most `count` of the values, evenly spaced by rank, both ends among them.
+    """Return at most `count` of the values, evenly spaced by rank, including both ends.
 
     >>> spread([1, 2, 4, 8, 16, 32, 64], 4)
     [1, 4, 16, 64]

@@ -1,6 +1,7 @@
-"""Series: what a summary table says at one combination of sizes, input law and dtype, over d_k.
+"""Series: the summary table at one combination of sizes, input law and dtype, over d_k.
 
-The arms of a series are known by what their scale rule does; nothing here judges a number.
+A scale rule of a series is recognized by what it does, not by its name. Nothing here judges a
+number.
 """
 
 from collections.abc import Mapping
@@ -15,12 +16,12 @@ from sqrtdk.stats.curves import Curve, ratio
 from sqrtdk.stats.intervals import Estimate, MissingError
 
 Arm = Literal["unscaled", "scaled", "inverse", "inverse_64"]
-"""What a scale rule does, whatever its name; see `_ARMS`."""
+"""What a scale rule does, independent of its name; see `_ARMS`."""
 
 
 @dataclass(frozen=True)
 class Series:
-    """Everything that was measured at one (n_k, n_q, inputs, dtype), over d_k and scale rules."""
+    """All measurements at one (n_k, n_q, inputs, dtype), over d_k and scale rules."""
 
     label: str
     axes: Mapping[str, Any]
@@ -28,15 +29,15 @@ class Series:
     arms: Mapping[str, str | None]
     curves: Mapping[tuple[str, str], Curve]
     contrasts: Mapping[tuple[str, str, str], Curve] = field(default_factory=dict)
-    """Paired ratios by metric and the names of the arms over and under the line."""
+    """Paired ratios by metric and the names of the rules over and under the line."""
 
     @property
     def n_k(self) -> int:
-        """Number of keys."""
+        """Return the number of keys."""
         return int(self.axes["n_k"])
 
     def curve(self, arm: Arm, metric: str) -> Curve:
-        """One metric of one arm against d_k. Raises MissingError."""
+        """Return one metric of one scale rule against d_k. Raises MissingError."""
         name = self.arms[arm]
         if name is None:
             raise MissingError(f"the run has no scale rule {_ARMS[arm].words}")
@@ -49,8 +50,8 @@ class Series:
     def ratio(self, metric: str) -> Curve:
         """Return unscaled over scaled, with paired intervals.
 
-        Where contrasts.csv has no such ratio, as for an arm that is 0, the interval's ends are
-        from both arms' intervals and wider than 95 %. Raises MissingError.
+        If contrasts.csv has no such ratio, as for a metric that is 0, the interval's ends are from
+        both separate intervals and wider than 95 %. Raises MissingError.
         """
         found = ratio(self.curve("unscaled", metric), self.curve("scaled", metric))
         arms = str(self.arms["unscaled"]), str(self.arms["scaled"])
@@ -68,7 +69,7 @@ class _Arm(NamedTuple):
     multiplier: float = 1.0
 
 
-# An arm is known by what it does, not by its name: a run may call it as it likes.
+# A rule is recognized by what it does, because a run may give it any name.
 _ARMS = {
     "unscaled": _Arm(0.0, "off", "that leaves the scores as they are"),
     "scaled": _Arm(0.5, "on", "that divides by √d_k"),
@@ -84,7 +85,7 @@ class Whole(NamedTuple):
     label: str = ""
     unrelated: bool = True
     settings: Mapping[str, Any] = MappingProxyType({})
-    """The experiment's, for what no column of the table says."""
+    """The experiment's settings, for values that are in no column of the table."""
 
 
 def series_of(
@@ -92,7 +93,7 @@ def series_of(
 ) -> list[Series]:
     """Return the series of an experiment's summary, in the order of the table's axes.
 
-    `contrasts` is its contrasts.csv, from which ratios have paired intervals.
+    `contrasts` is its contrasts.csv, the source of the paired intervals of ratios.
     """
     arms = {arm: _arm(settings["scaling"], wanted) for arm, wanted in _ARMS.items()}
     axes = ["n_k", "n_q", "inputs", "dtype"]
@@ -118,17 +119,17 @@ def series_of(
 
 
 def scaled_arm(rules: Mapping[str, Mapping[str, Any]]) -> str | None:
-    """The scale rule that divides by √d_k, whatever its name; None where there is none."""
+    """Return the name of the scale rule that divides by √d_k, or None without one."""
     return _arm(rules, _ARMS["scaled"])
 
 
 def unscaled_arm(rules: Mapping[str, Mapping[str, Any]]) -> str | None:
-    """The scale rule that leaves the scores as they are; None where there is none."""
+    """Return the name of the scale rule that leaves the scores unchanged, or None without one."""
     return _arm(rules, _ARMS["unscaled"])
 
 
 def _arm(rules: Mapping[str, Mapping[str, Any]], wanted: _Arm) -> str | None:
-    """The scale rule that multiplies the scores by multiplier * d_k^-exponent."""
+    """Return the name of the scale rule that is the factor multiplier * d_k^-exponent."""
 
     def power(rule: Mapping[str, Any]) -> tuple[float, float] | None:
         if rule["rule"] == "power":

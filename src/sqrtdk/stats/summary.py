@@ -1,4 +1,4 @@
-"""runs.csv to summary.csv: for every metric the mean over seeds with its interval.
+"""Summarize runs.csv as summary.csv: for every metric the mean over seeds with its interval.
 
 The seed is the statistical unit: queries of one cell share their keys, so they are not
 independent, and a cell counts once whatever its number of queries.
@@ -39,7 +39,7 @@ STATISTICS = (
     ),
     Column(
         "ci_high",
-        "Upper end of the same interval; of shares at most 1. Above 0 also where none was seen.",
+        "Upper end of the same interval; of shares at most 1. Above 0 even if none was seen.",
         optional=True,
     ),
     Column("exact", "Exact expectation, where theory has one.", optional=True),
@@ -50,14 +50,14 @@ STATISTICS = (
 
 
 def columns(runs: Sequence[Column]) -> tuple[Column, ...]:
-    """The columns of summary.csv: the axes of runs.csv without the seed, then the statistics."""
+    """Return the columns of summary.csv: the axes of runs.csv except the seed, and statistics."""
     return (*(c for c in runs if c.axis and c.name != "seed"), *STATISTICS)
 
 
 def summarize(
     runs: pd.DataFrame, schema: Sequence[Column], exact: Mapping[tuple[Any, ...], float]
 ) -> list[tables.Row]:
-    """One row per (axes, metric), in the order of the axes and of the schema's metrics.
+    """Return one row per (axes, metric), in the order of the axes and of the schema's metrics.
 
     A metric that is undefined in a group (all its seeds are empty) has no row there. `exact` maps
     (axes..., metric) to the exact value.
@@ -82,7 +82,7 @@ def summarize(
                     independent=things[0] if things else None,
                 )
                 if metric.unit == "share":
-                    # No share is outside of 0 to 1, whatever the t-interval of few seeds says.
+                    # A share is within 0 to 1, even if the t-interval of few seeds is not.
                     for end in ("ci_low", "ci_high"):
                         found[end] = float(np.clip(found[end], 0.0, 1.0))
                 result.append(at | {"metric": metric.name} | found)
@@ -90,7 +90,7 @@ def summarize(
 
 
 def exact_values(settings: Mapping[str, Any], table: pd.DataFrame) -> dict[tuple[Any, ...], float]:
-    """exact.csv as `summarize` looks it up: under every covered input law and dtype."""
+    """Return exact.csv as `summarize` looks it up: under every covered input law and dtype."""
     laws = [name for name, law in settings.get("inputs", {}).items() if is_covered(law)]
     return {
         (d_k, n_k, n_q, law, dtype, scaling, metric): exact

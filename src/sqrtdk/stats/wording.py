@@ -8,11 +8,11 @@ from sqrtdk.stats.intervals import Estimate
 
 
 _PLAIN = (1e-3, 1e6)
-"""Between these a number is written out; outside of them with a power of ten."""
+"""Numbers between these are written out; others with a power of ten."""
 
 
 def number(value: float, digits: int = 3) -> str:
-    """A number with so many significant digits.
+    """Format a number with this many significant digits.
 
     >>> number(0.0123456), number(1234.5), number(0.0000123), number(0.0)
     ('0.0123', '1234', '1.23e-5', '0')
@@ -25,7 +25,7 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def estimate(value: Estimate, unit: str = "") -> str:
-    """A number as precise as its interval, with the interval and the exact value.
+    """Format a number as precisely as its interval, with the interval and the exact value.
 
     The mean has at least two significant digits, and the interval the same decimals.
 
@@ -64,7 +64,7 @@ def _scientific(value: float, digits: int) -> str:
 
 
 def percent(value: Estimate) -> str:
-    """A share as a percentage.
+    """Format a share as a percentage.
 
     >>> percent(Estimate(0.8239, 0.8213, 0.8265))
     '82.4 % (82.1 to 82.7)'

@@ -1,1 +1,1 @@
-"""Tables, shards and provenance on disk."""
+"""Tables, shards, code digests and provenance on disk."""

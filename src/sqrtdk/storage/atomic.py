@@ -5,11 +5,11 @@ import tempfile
 from pathlib import Path
 
 PARTIAL = ".partial"
-"""How the name of a file ends while it is being written, after a dot and its name to be."""
+"""Suffix of temporary files (`.NAME....partial`)."""
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a file so that it is whole or absent, also when the process or machine dies."""
+    """Write a file so that it is whole or absent, even if the process or the machine dies."""
     data = content.encode() if isinstance(content, str) else content
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(PARTIAL, f".{path.name}.", path.parent)
@@ -18,7 +18,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        # mkstemp makes private files; a result is as readable as any other new file.
+        # mkstemp creates private files; a result should be as readable as any other new file.
         umask = os.umask(0)
         os.umask(umask)
         os.chmod(temporary, 0o666 & ~umask)
@@ -26,6 +26,6 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     except BaseException as error:
         Path(temporary).unlink(missing_ok=True)
         if isinstance(error, OSError):
-            # The system does not say what a full disk had no room for.
+            # The system does not name the file that a full disk has no room for.
             error.filename = str(path)
         raise

@@ -1,8 +1,9 @@
 """Find the source files that a module imports from this package, and digest what they compute.
 
-Snakemake does not look inside imports, so a digest of a module's import closure tells rules whether
-its code changed. Another one is part of a shard's address, so that a shard from other code is never
-reused. Both leave out docstrings, comments, type hints and error messages: they change no number.
+Snakemake does not look inside imports, so rules use a digest of a module's import closure to see
+whether its code changed. Another digest is part of a shard's address, so that a shard from other
+code is never reused. Both leave out docstrings, comments, type hints and error messages, which
+change no number.
 """
 
 import ast
@@ -23,8 +24,8 @@ WORDING = (
     "sqrtdk.system.errors",
     "sqrtdk.system.stdio",
 )
-"""Modules that read a command line or word an error, and the list of public names. They are in no
-digest."""
+"""Modules that read a command line or word an error, and the list of public names. No digest
+includes them."""
 
 MEANINGS = {"Column": (1, "meaning"), "Key": (2, "meaning")}
 """The argument of each call that explains a key or a column, by position and by name."""
@@ -38,15 +39,15 @@ def closure(module: str) -> tuple[Path, ...]:
 
 @cache
 def digest(module: str) -> str:
-    """Digest the code of a module's closure: it changes if what the module writes may change."""
+    """Digest the code of a module's closure: it changes if the module's output may change."""
     return _digest(_code(path, measured=False) for path in _computing(module))
 
 
 @cache
 def measured_digest(module: str) -> str:
-    """Digest the code that a module's numbers come from, for the addresses of its shards.
+    """Digest the code that a module's numbers depend on, for the addresses of its shards.
 
-    This leaves out what only writes a file (`main`) or explains a column, too.
+    This also leaves out code that only writes a file (`main`) or explains a column.
     """
     return _digest(_code(path, measured=True) for path in _computing(module))
 
@@ -109,7 +110,7 @@ def _code(path: Path, *, measured: bool) -> str:
 
 
 def _is_entry_point(node: ast.stmt) -> bool:
-    """Return whether a statement of a module is its `main` or calls it as a command."""
+    """Return whether a statement of a module is its `main` or the call of it."""
     if isinstance(node, ast.If):
         return ast.unparse(node.test) == "__name__ == '__main__'"
     return isinstance(node, ast.FunctionDef) and node.name == "main"
@@ -124,7 +125,7 @@ class _Untyped(ast.NodeTransformer):
 
 
 class _Unexplained(ast.NodeTransformer):
-    """Drop the sentences that explain keys and columns."""
+    """Drop the descriptions of keys and columns."""
 
     def visit_Call(self, node: ast.Call) -> ast.Call:
         self.generic_visit(node)
@@ -139,7 +140,7 @@ class _Unexplained(ast.NodeTransformer):
 
 
 class _Unworded(ast.NodeTransformer):
-    """Drop docstrings, type hints and what exceptions say."""
+    """Drop docstrings, type hints and error messages."""
 
     def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
         if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):

@@ -11,10 +11,10 @@ from sqrtdk.storage import guards, tables
 
 
 def read(path: Path, schema: Sequence[Column]) -> pd.DataFrame:
-    """A table as a data frame with the schema's types.
+    """Read a table as a data frame with the schema's types.
 
-    Raises TableError for other columns, for what is no such table at all, and where it was changed
-    after it was written.
+    Raises TableError for other columns, for a file that is not a table, and for one that was
+    changed after it was written.
     """
     guards.refuse_changed(path)
     try:
@@ -22,7 +22,7 @@ def read(path: Path, schema: Sequence[Column]) -> pd.DataFrame:
         frame = pd.read_csv(path, dtype=str, keep_default_na=False)
         return _typed(path, frame, schema)
     except (ValueError, OverflowError) as error:
-        # Errors of pandas' parser are among these, and those of text that is no UTF-8.
+        # These include the errors of pandas' parser and of text that is not UTF-8.
         why = str(error).splitlines()[0]
         raise tables.TableError(f"{path} cannot be read as its table: {why}") from None
 

@@ -1,9 +1,9 @@
-"""Shards: a grid of cells cut into jobs, by what is already on disk.
+"""Plan shards: cut a grid of cells into jobs, reusing what is already on disk.
 
 A *slab* is one combination of every axis but seed and scaling. A *shard* is a file with some
-seeds and scale rules of one slab. It is addressed by content: its name ends in a digest of all
-that its numbers depend on, so every run that needs the same cells shares it, and a grown grid
-computes only the cells that no shard holds yet.
+seeds and scale rules of one slab. Shards are addressed by content: the name of a shard ends in a
+digest of everything that its numbers depend on. So all runs that need the same cells share it, and
+a grown grid computes only the cells that no shard has yet.
 """
 
 import itertools
@@ -18,18 +18,18 @@ from sqrtdk.storage import shard_files
 
 Slab = dict[str, Any]
 Needed = dict[str, set[int]]
-"""For each scale rule the seeds that are still wanted."""
+"""For each scale rule the seeds that are still missing."""
 
 ALONE: dict[str, Any] = {"": {}}
-"""In place of the scale rules of an experiment that has none."""
+"""The scale rules of an experiment without scale rules."""
 
 
 @dataclass(frozen=True)
 class Plan:
     """The shards that together hold every cell of an experiment: `{path: slab}`.
 
-    `missing` are those to be computed, `damaged` the files of shards that do not serve because
-    they are not what was written.
+    `missing` are the shards to be computed. `damaged` are files of shards that cannot be used
+    because their content was changed.
     """
 
     shards: dict[Path, Slab]
@@ -38,9 +38,9 @@ class Plan:
 
 
 def slabs(settings: Mapping[str, Any], within: Sequence[str] = ()) -> Iterator[Slab]:
-    """Every slab of an experiment's settings, with all of its scale rules and no seeds.
+    """Yield every slab of an experiment's settings, with all of its scale rules and no seeds.
 
-    A slab has all values of the axes named in `within`, and one of every other.
+    A slab has all values of the axes named in `within`, and one value of every other axis.
     """
     names = [name for name in settings if name not in ("seed", "scaling")]
     choices = []
@@ -66,13 +66,13 @@ def plan(
     within: Sequence[str] = (),
     code: str = "",
 ) -> Plan:
-    """Choose the shards on disk that serve a grid, and cut what they lack into new ones.
+    """Choose the shards on disk that serve a grid, and plan new ones for the missing cells.
 
-    `code` is the digest of the code that measures; shards of other code do not serve.
+    `code` is the digest of the code that measures. Shards of other code are not used.
     """
     on_disk: dict[str, list[tuple[Path, Slab]]] = {}
     for path in sorted(folder.glob("*.csv")):
-        # A folder, or a link to nothing, has no first line.
+        # A folder or a broken link has no first line.
         slab = shard_files.read_slab(path) if path.is_file() else None
         if slab is not None and _is_shard(path, slab, columns):
             on_disk.setdefault(_identity(slab), []).append((path, slab))
@@ -98,7 +98,7 @@ def plan(
 
 
 def file_name(slab: Slab, columns: Sequence[Column]) -> str:
-    """The readable axes of a shard, then a digest of all that its numbers depend on."""
+    """Return the readable axes of a shard, then a digest of all that its numbers depend on."""
     start, stop = slab["seeds"]
     axes = [
         f"{name.replace('_', '')}{value}" for name, value in slab.items() if isinstance(value, int)
@@ -110,7 +110,7 @@ def file_name(slab: Slab, columns: Sequence[Column]) -> str:
 
 
 def _is_shard(path: Path, slab: Slab, columns: Sequence[Column]) -> bool:
-    """Whether a file's name is the address of what it says it holds."""
+    """Return whether the file name matches the address of the slab in its header."""
     try:
         return shard_files.first_name(path) == file_name(slab, columns)
     except (KeyError, TypeError, ValueError, AttributeError):
@@ -125,7 +125,7 @@ def _identity(slab: Slab) -> str:
 
 
 def _take(needed: Needed, rules: Mapping[str, Any], shard: Slab) -> bool:
-    """Strike from `needed` what a shard holds; whether it held anything."""
+    """Remove from `needed` what a shard holds; return whether it held any of it."""
     taken = False
     for name, rule in shard.get("scaling", ALONE).items():
         if rules.get(name) == rule:
@@ -136,7 +136,7 @@ def _take(needed: Needed, rules: Mapping[str, Any], shard: Slab) -> bool:
 
 
 def _cut(slab: Slab, needed: Needed, shard_seeds: int) -> Iterator[Slab]:
-    """New shards for what is needed: rules that lack the same seeds go together."""
+    """Yield new shards for the needed cells; rules that lack the same seeds share one."""
     together: dict[tuple[int, ...], list[str]] = {}
     for name, seeds in needed.items():
         if seeds:
@@ -150,7 +150,7 @@ def _cut(slab: Slab, needed: Needed, shard_seeds: int) -> Iterator[Slab]:
 
 
 def blocks(seeds: Sequence[int], size: int) -> Iterator[tuple[int, int]]:
-    """Runs of consecutive seeds, each at most `size` long, as (start, stop).
+    """Yield runs of consecutive seeds, each at most `size` long, as (start, stop).
 
     >>> list(blocks([0, 1, 2, 3, 4, 7], 2))
     [(0, 2), (2, 4), (4, 5), (7, 8)]

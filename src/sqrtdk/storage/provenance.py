@@ -1,6 +1,6 @@
-"""What made a run's numbers: code, versions, BLAS, machine, command, and digests of the tables.
+"""Record what produced a run's numbers: code, versions, BLAS, machine, command, table digests.
 
-People publish this file. So it names no user, no host, and no folder outside the run's own.
+Users publish this file. So it names no user, no host, and no folder outside the run's own.
 """
 
 import ctypes
@@ -29,22 +29,22 @@ _FOLDER = re.compile(r"(?<![\w.:/\\])(?:[A-Za-z]:[\\/]|~[\w.-]*/|/)(?:[^\s'\"=,:
 
 
 def without_folders(command: str) -> str:
-    """A command line whose absolute paths are cut to their last component.
+    """Return a command line with absolute paths cut to their last component.
 
     >>> without_folders("snakemake --configfile /home/ada/grid.yaml --config d_k='[1,2]'")
     "snakemake --configfile grid.yaml --config d_k='[1,2]'"
     """
-    # A user without a name or a home has only "~".
+    # For a user without a name or a home this is "~".
     home = f"{os.path.expanduser('~')}/"
-    # First as it is, because a home may have a space, where the pattern would stop.
+    # Replace the home first, because it may contain a space, where the pattern would stop.
     return _FOLDER.sub("", command.replace(home, "/") if len(home) > 2 else command)
 
 
 def revision(folder: Path) -> dict[str, Any]:
-    """The git commit that the code in a folder is of, and whether it was changed since.
+    """Return the git commit of the code in a folder, and whether it was changed since.
 
-    "unknown" where there is no git, no repository, or one that does not track this code (an
-    environment inside somebody else's repository).
+    The values are "unknown" without git, without a repository, and if the repository does not track
+    this code (an environment inside another repository).
     """
     if not _git(folder, "ls-files", "--error-unmatch", "__init__.py"):
         return {"revision": UNKNOWN, "commit": UNKNOWN, "changed": None}
@@ -57,8 +57,8 @@ def revision(folder: Path) -> dict[str, Any]:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    """What git answers, or nothing where it fails in any way."""
-    # A container's user may not own the folder, which git would refuse to read.
+    """Return the output of a git command, or an empty text if it fails."""
+    # In a container the user may not own the folder, and git would refuse to read it.
     command = ["git", "-c", "safe.directory=*", *arguments]
     # In a hook, git's variables name the repository of the hook.
     others = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
@@ -72,7 +72,7 @@ def _git(folder: Path, *arguments: str) -> str:
 
 
 def versions() -> dict[str, str]:
-    """The installed versions of the packages that numbers and figures depend on."""
+    """Return the installed versions of the packages that numbers and figures depend on."""
     result = {}
     for name in PACKAGES:
         try:
@@ -83,7 +83,7 @@ def versions() -> dict[str, str]:
 
 
 def blas() -> dict[str, str]:
-    """NumPy's BLAS: its build, and the kernel that it chose for this CPU."""
+    """Return NumPy's BLAS: its build, and the kernel that it chose for this CPU."""
     build = np.show_config(mode="dicts") or {}
     found = build.get("Build Dependencies", {}).get("blas", {})
     return {
@@ -95,7 +95,7 @@ def blas() -> dict[str, str]:
 
 
 def kernel() -> str:
-    """The name of OpenBLAS's kernel, which decides the last bits of every product."""
+    """Return the name of OpenBLAS's kernel, which decides the last bits of every product."""
     for library in _openblas_libraries():
         try:
             loaded = ctypes.CDLL(library)
@@ -113,7 +113,7 @@ def kernel() -> str:
 
 
 def _openblas_libraries() -> list[str]:
-    """The OpenBLAS libraries of this process; beside NumPy where the system does not list them."""
+    """Return the OpenBLAS libraries of this process, or of NumPy if the system lists none."""
     maps = Path("/proc/self/maps")
     if maps.is_file():
         fields = (line.split(maxsplit=5) for line in maps.read_text().splitlines())
@@ -126,7 +126,7 @@ def _openblas_libraries() -> list[str]:
 
 
 def machine() -> dict[str, Any]:
-    """CPU, memory and operating system, without the machine's name."""
+    """Return CPU, memory and operating system, without the machine's name."""
     return {
         "cpu": _cpu(),
         "architecture": platform.machine(),
@@ -161,7 +161,7 @@ def _system() -> str:
 
 
 def digests(paths: Iterable[Path], folder: Path) -> dict[str, str]:
-    """The SHA-256 of each table, by its path inside the run's folder."""
+    """Return the SHA-256 of each table, by its path inside the run's folder."""
     result = {}
     for path in paths:
         inside = path.resolve().is_relative_to(folder.resolve())
@@ -172,11 +172,11 @@ def digests(paths: Iterable[Path], folder: Path) -> dict[str, str]:
 
 
 def provenance(command: str, paths: Iterable[Path], folder: Path) -> dict[str, Any]:
-    """The whole record."""
+    """Return the whole record."""
     return {
         "command": without_folders(command),
         "time_utc": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
-        # Not of the installed package, which may be another one's code.
+        # Not the installed package's version, which may belong to other code.
         "sqrtdk": __version__,
         "code": revision(Path(__file__).resolve().parents[1]),
         "python": f"{platform.python_implementation()} {platform.python_version()}",

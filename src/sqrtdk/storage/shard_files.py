@@ -1,4 +1,4 @@
-"""Write and read shards: sealed files whose names are addresses."""
+"""Write and read shards: files with a seal, whose names are addresses."""
 
 import csv
 import hashlib
@@ -14,7 +14,7 @@ from sqrtdk.storage.tables import Row, TableError, text
 
 
 def address(content: Row, columns: Sequence[Column]) -> str:
-    """Digest of what a shard's numbers depend on: what was asked for, and the columns."""
+    """Return the digest of what a shard's numbers depend on: the settings and the columns."""
     text = json.dumps([content, [column.name for column in columns]], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -26,7 +26,7 @@ def write_sealed(path: Path, slab: Row, rows: Sequence[Row], columns: Sequence[C
 
 
 def read_slab(path: Path) -> Row | None:
-    """The slab that a shard says it holds, or None where the first line is not one."""
+    """Return the slab in the header of a shard, or None if the first line is not a slab."""
     with path.open(encoding="utf-8", errors="replace") as file:
         first = file.readline()
     try:
@@ -37,15 +37,15 @@ def read_slab(path: Path) -> Row | None:
 
 
 def is_whole(path: Path) -> bool:
-    """Whether a shard is all that was written of it, and nothing else."""
+    """Return whether a shard is complete and unchanged."""
     return path.is_file() and _sealed_lines(path) is not None
 
 
 def sound(path: Path) -> Path:
-    """Where a shard is, or is to be written: `path`, or the next name where a damaged file is.
+    """Return the usable path of a shard: `path`, or the next free name if a damaged file is there.
 
-    A damaged file is left alone. Snakemake would hold one that was only there to be replaced for
-    done, and whoever looks for the cause wants to see it.
+    A damaged file is left alone: its content may help to find the cause. Snakemake would also
+    treat an existing file as done.
     """
     for number in itertools.count(2):
         if not path.exists() or is_whole(path):
@@ -55,7 +55,7 @@ def sound(path: Path) -> Path:
 
 
 def first_name(path: Path) -> str:
-    """The name that a shard had before `sound` gave it another one.
+    """Return the name that a shard had before `sound` gave it another one.
 
     >>> first_name(Path("results/dk4-s0000-0020-1a2b.3.csv"))
     'dk4-s0000-0020-1a2b.csv'
@@ -64,16 +64,16 @@ def first_name(path: Path) -> str:
 
 
 def _sealed_lines(path: Path) -> list[str] | None:
-    """The lines between a shard's slab and its seal, or None where the seal is broken."""
+    """Return the lines between a shard's slab and its seal, or None if the seal is broken."""
     body, _, seal = path.read_text(encoding="utf-8", errors="replace").rpartition("# rows=")
     lines = body.splitlines()[1:]
     return lines if seal == f"{len(lines) - 1} sha256={_digest(body)}\n" else None
 
 
 def read_sealed(path: Path, columns: Sequence[Column]) -> list[list[str]]:
-    """The rows of a shard as text fields, so that no digit changes on the way.
+    """Return the rows of a shard as text fields, so that no digit changes.
 
-    Raises TableError where the seal is broken or the columns are other ones.
+    Raises TableError if the seal is broken or the columns differ.
     """
     lines = _sealed_lines(path)
     if lines is None:

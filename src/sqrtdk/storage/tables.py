@@ -19,7 +19,7 @@ Row = dict[str, Any]
 
 
 class TableError(errors.MistakeError):
-    """A table that is not what its reader was promised; the message names the file and why."""
+    """A table that cannot be used; the message names the file and the reason."""
 
 
 def check(row: Row, columns: Sequence[Column]) -> Row:
@@ -33,7 +33,7 @@ def check(row: Row, columns: Sequence[Column]) -> Row:
 
 
 def text(rows: Iterable[Row], columns: Sequence[Column]) -> str:
-    """Rows as CSV with a header line; NaN becomes an empty field."""
+    """Format rows as CSV with a header line; NaN becomes an empty field."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     names = [column.name for column in columns]
@@ -44,13 +44,13 @@ def text(rows: Iterable[Row], columns: Sequence[Column]) -> str:
 
 
 def axes_of(columns: Sequence[Column]) -> Callable[[Row], tuple[Any, ...]]:
-    """Key function that orders rows by their axes."""
+    """Return a key function that orders rows by their axes."""
     names = [column.name for column in columns if column.axis]
     return lambda row: tuple(row[name] for name in names)
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """A JSON file. Raises TableError for what is none."""
+    """Read a JSON file. Raises TableError for other content."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:

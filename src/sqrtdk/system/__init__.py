@@ -1,1 +1,1 @@
-"""Errors, the command line, locks, memory and disks."""
+"""The operating system: locks, disks, memory, signals, streams, and errors as one line."""

@@ -9,11 +9,12 @@ from sqrtdk.system.errors import MistakeError, answer
 
 
 def run(main: Callable[[], None], *names: str) -> None:
-    """Call a module's `main`, whose arguments have these names; `NAME...` is any number.
+    """Call a module's `main`, whose arguments have these names; `NAME...` is any number of them.
 
-    Without names they are left to the module.
+    Without names, the module parses its own arguments.
 
-    A mistake and what the operating system refuses is answered; any other error is the program's.
+    User errors and errors of the operating system end in one line. Any other error is a bug and
+    keeps its traceback.
     """
     stdio.ensure()
     check_code()
@@ -29,12 +30,12 @@ def run(main: Callable[[], None], *names: str) -> None:
 
 
 def check_code() -> None:
-    """End if the current folder has other code of this package than what is running.
+    """Stop if the current folder has other code of this package than the running process.
 
     An environment that was copied with its folder, or is still active from another folder, would
-    otherwise run its own code without a word.
+    otherwise silently run its own code.
     """
-    # A pipeline has chosen the code of its jobs, whose folder may be any.
+    # A pipeline chooses the code of its jobs, which may be in any folder.
     if "SQRTDK_SOURCE" in os.environ:
         return
     here = os.path.join("src", "sqrtdk", "__init__.py")

@@ -1,7 +1,7 @@
-"""What is said where a disk takes no more: one line, with the folder and what to do.
+"""Translate disk errors into one line that names the path and a remedy.
 
-A job says it to a log on the same disk, which may keep nothing of it; so who reads no reason there
-asks the disk itself.
+A job's log may be on the same full disk. If the log gives no reason, `ask` probes the disk
+directly.
 """
 
 import errno
@@ -14,38 +14,38 @@ ANSWERS = {
     errno.ENOSPC: ("the disk of {} is full", "make room on it (df, df -i)"),
     errno.EDQUOT: ("the disk quota of {} is used up", "make room on that disk"),
     errno.EROFS: ("{} is on a read-only disk", "make it writable"),
-    errno.EIO: ("the disk of {} fails (input/output error)", "see to the disk"),
+    errno.EIO: ("the disk of {} fails (input/output error)", "check the disk"),
     errno.EACCES: ("{} may not be written or read", "change its permissions"),
     errno.EPERM: ("{} may not be changed", "change its permissions"),
-    errno.ENOTDIR: ("a file stands where {} needs a folder", "move that file away"),
-    errno.EEXIST: ("a file stands where {} should be a folder", "move that file away"),
-    errno.EISDIR: ("a folder stands where {} should be a file", "move that folder away"),
+    errno.ENOTDIR: ("a file is where {} needs a folder", "move that file away"),
+    errno.EEXIST: ("a file is where {} should be a folder", "move that file away"),
+    errno.EISDIR: ("a folder is where {} should be a file", "move that folder away"),
 }
-"""For each fault of a disk, or of what lies on it, what is wrong and what to do about it."""
+"""For each errno, the message with a placeholder for the path, and the remedy."""
 
 ROOM = 2**20
-"""Bytes that a disk must still take. No more, because other jobs may be writing."""
+"""Bytes that the probe writes. No more, because other jobs may be writing."""
 
 
 def fault(text: str) -> str | None:
-    """The line for an error's text that tells of a disk's fault, or None where it does not."""
+    """Return the line for an error's text that reports a disk error, or None for other errors."""
     for number, path in re.findall(r"\[Errno (\d+)\] [^:\n]*(?:: '([^'\n]+)')?", text):
         if int(number) in ANSWERS:
             what, remedy = ANSWERS[int(number)]
             return (
-                f"sqrtdk: {what.format(Path(path).absolute())}; {remedy}, then give the same "
-                "command again: what is finished is kept"
+                f"sqrtdk: {what.format(Path(path).absolute())}; {remedy}, then run the same "
+                "command again: finished results are kept"
             )
     return None
 
 
 def ask(folder: Path) -> str | None:
-    """The line for what a disk answers to being written to, or None where it takes some more."""
+    """Return the line for the error of a test write to a disk, or None if it succeeds."""
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(bytes(ROOM))
             file.flush()
-            # Some file systems say only here that there is no room.
+            # Some file systems report a full disk only here.
             os.fsync(file.fileno())
     except OSError as error:
         return fault(f"[Errno {error.errno}] : '{folder}'")

@@ -1,6 +1,6 @@
-"""What every module is as a command: a mistake of whoever gave it ends in one line, exit code 2.
+"""User errors: the exception class, and how a command ends with one line and exit code 2.
 
-This module imports nothing heavy, because every shard job reads it.
+This module imports nothing heavy, because every shard job imports it.
 """
 
 import argparse
@@ -13,12 +13,12 @@ from sqrtdk.system import disk, stdio
 
 
 class MistakeError(Exception):
-    """What a person asked for or a file holds cannot be; the message is one line that says why."""
+    """Invalid user input or file content; the message is a one-line explanation."""
 
 
 def refuse_option(parser: argparse.ArgumentParser, message: str) -> NoReturn:
-    """End with one line for options that a parser cannot read, and the nearest that it knows."""
-    # Nothing public lists the options of a parser.
+    """Exit with one line for unknown options, and suggest the nearest known one."""
+    # argparse has no public list of a parser's options.
     known = list(getattr(parser, "_option_string_actions", {}))
     near = [
         f"; did you mean {option}?"
@@ -26,39 +26,39 @@ def refuse_option(parser: argparse.ArgumentParser, message: str) -> NoReturn:
         if word.startswith("--") and message.startswith("unrecognized")
         for option in difflib.get_close_matches(word, known, n=1)
     ]
-    answer(MistakeError(f"{message}{''.join(near[:1])}; --help says what there is"))
+    answer(MistakeError(f"{message}{''.join(near[:1])}; see --help"))
 
 
 def answer(error: BaseException) -> NoReturn:
-    """End with the one line that says what to mend."""
+    """Print the error as one line and exit with status 2."""
     fault = disk.fault(str(error))
     stdio.warn(fault.removeprefix("sqrtdk: ") if fault else one_line(error))
     sys.exit(2)
 
 
 def one_line(error: BaseException) -> str:
-    """The first line of a message, which is where libraries say what is wrong."""
+    """Return the first line of a message, where libraries say what is wrong."""
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{error.filename}: {error.strerror}".replace("\n", " ")
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    # OmegaConf says on a further line where it is.
+    # OmegaConf gives the key on a further line.
     key = getattr(error, "full_key", "")
     return f"{key}: {lines[0]}" if key else lines[0]
 
 
 def read_json(text: str, what: str) -> dict[str, Any]:
-    """The object that a JSON text is. Raises MistakeError."""
+    """Return the object of a JSON text. Raises MistakeError."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise MistakeError(f"{shorten(text)} is not JSON: {one_line(error)}") from None
     if not isinstance(found, dict):
-        raise MistakeError(f"{shorten(text)} is not {what}: no JSON object")
+        raise MistakeError(f"{shorten(text)} is not {what}: not a JSON object")
     return found
 
 
 def shorten(value: object) -> str:
-    """A value as a message shows it."""
-    # So much of a long text, because all of it may be megabytes.
+    """Return a value as messages show it."""
+    # Cut a long text first, because all of it may be megabytes.
     shown = repr(value[:100] if isinstance(value, str) else value)
     return shown if len(shown) <= 80 else f"{shown[:77]}..."

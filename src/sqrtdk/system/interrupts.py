@@ -1,7 +1,7 @@
-"""Stopping a run: at once, with one line, and with nothing lost.
+"""Stop a run on a signal: at once, with one line, and without losing results.
 
 Every file is written whole or not at all, so jobs may die at any moment. Snakemake's own handler of
-SIGTERM waits for the jobs, and waits for ever where the signal comes while it holds its lock.
+SIGTERM waits for the jobs, and deadlocks if the signal arrives while Snakemake holds its lock.
 """
 
 import contextlib
@@ -16,41 +16,41 @@ WORDS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "a c
 
 
 def install() -> None:
-    """Let each of these signals stop this process and all that it started."""
+    """Let each of these signals stop this process and all of its children."""
     for number in WORDS:
-        # A run that was started to outlive its terminal (nohup) is left to.
+        # Keep ignored signals ignored: nohup starts runs that outlive their terminal.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, stop)
 
 
 def stop(number: int, frame: FrameType | None) -> None:
-    """Kill the jobs, say what it means, and end with the code that shells give a signal."""
+    """Kill the jobs, print what happened, and exit with the code that shells use for a signal."""
     end(
-        f"sqrtdk: stopped by {WORDS[signal.Signals(number)]}; what is finished is kept, and "
-        "the same command goes on from there",
+        f"sqrtdk: stopped by {WORDS[signal.Signals(number)]}; finished results are kept; "
+        "run the same command to resume",
         128 + number,
     )
 
 
 def end(line: str, code: int) -> NoReturn:
-    """Say one line, kill the jobs, and end this process at once, from whatever thread."""
+    """Print one line, kill the jobs, and exit this process at once, from any thread."""
     try:
-        # First, because Snakemake itself may end meanwhile.
+        # First, because Snakemake itself may exit in the meantime.
         with contextlib.suppress(OSError):
-            # Not print: its buffer may be locked by what was interrupted.
+            # Not print: the interrupted code may hold the lock of its buffer.
             os.write(_alone(), f"\n{line}\n".encode())
         for _ in range(3):
-            # Again, because a thread of Snakemake may start the next job where one has ended.
+            # Repeated, because a thread of Snakemake may start a job when another one ends.
             for process in psutil.Process().children(recursive=True):
                 with contextlib.suppress(psutil.Error):
                     process.kill()
     finally:
-        # Whatever fails here, the terminal's end among it, Snakemake must not go on without jobs.
+        # Whatever fails here (the terminal may be gone), Snakemake must not continue.
         os._exit(code)
 
 
 def _alone() -> int:
-    """Standard error for this alone: what other threads still say of killed jobs goes nowhere."""
+    """Return a private copy of standard error; later writes by other threads are discarded."""
     with contextlib.suppress(OSError):
         said, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, 2)

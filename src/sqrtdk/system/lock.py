@@ -37,10 +37,10 @@ RELEASED = "released"
 """Content of a lock file whose owner has ended."""
 
 BEAT = 10.0
-"""Seconds between two signs of life, where a lock is a file."""
+"""Seconds between two heartbeats of a lock that is a file."""
 
 SILENCE = 120.0
-"""Seconds without a sign of life after which a process that cannot be seen is treated as dead.
+"""Seconds without a heartbeat after which an unreachable process is treated as dead.
 
 Many beats, because a network file system may show changes a minute late.
 """
@@ -55,7 +55,7 @@ def take(folder: Path) -> TextIO | None:
 
     Raises LockedError if another run is at work, OSError if the folder cannot be written to.
     """
-    # Not through a link, which would empty what it leads to.
+    # Do not follow a link: its target would be truncated.
     opened = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o666)
     file = os.fdopen(opened, "a+")
     try:
@@ -105,21 +105,21 @@ class _Hold:
         self._path.unlink(missing_ok=True)
 
     def beat(self) -> None:
-        """Give signs of life until the lock is released."""
+        """Update the file's time regularly until the lock is released."""
         while not self._ended.wait(BEAT):
             # A network file system may fail once and not the next time.
             with contextlib.suppress(OSError):
                 os.utime(self._file.fileno())
 
     def release(self) -> None:
-        """Let the next process have the lock at once."""
+        """Release the lock, so that the next process can take it at once."""
         self._ended.set()
         with contextlib.suppress(OSError):
             self._write(RELEASED)
 
 
 def _take_next(folder: Path) -> _Hold:
-    """Take the lock of a folder by files, from a dead owner if need be."""
+    """Take the lock of a folder with files, from a dead owner if necessary."""
     while True:
         newest = max(_numbers(folder), default=0)
         if newest:
@@ -127,7 +127,7 @@ def _take_next(folder: Path) -> _Hold:
             try:
                 holder, touched = _read(path)
             except FileNotFoundError:
-                # There is a higher one by now.
+                # Another process has created a higher one in the meantime.
                 continue
             if holder != RELEASED and not _is_dead(holder, touched, folder / ".lock"):
                 raise LockedError(f"{holder}, by {path}") from None
@@ -154,18 +154,18 @@ def _numbers(folder: Path) -> list[int]:
 
 
 def _read(path: Path) -> tuple[str, float]:
-    """Return what a lock file says and when it was last touched; raises OSError for a link."""
+    """Return the content of a lock file and its modification time; raises OSError for a link."""
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
         said = file.read(1000).decode(errors="replace").strip()
         return said, os.fstat(file.fileno()).st_mtime
 
 
 def _is_dead(holder: str, touched: float, clock: Path) -> bool:
-    """Return whether the process that a lock file names is gone, as far as this host can see."""
+    """Return whether the process that a lock file names has ended, as far as this host can tell."""
     host, _, number = holder.rpartition(" ")
     if host == socket.gethostname() and number.isdecimal() and not psutil.pid_exists(int(number)):
         return True
-    # Another machine's process, or another one with the number of a dead one. The clock that all
+    # A process of another machine, or a reused process number. The clock that all
     # machines have is the file system's.
     os.utime(clock)
     return clock.stat().st_mtime - touched > SILENCE

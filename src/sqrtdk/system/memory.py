@@ -1,4 +1,4 @@
-"""Memory that this machine has to give, also where a container or a batch system allows less."""
+"""Free memory of this machine, within the limits of containers and batch systems."""
 
 import re
 from collections.abc import Iterator
@@ -7,24 +7,24 @@ from pathlib import Path
 import psutil
 
 GROUPS = Path("/sys/fs/cgroup")
-"""Where Linux shows its groups of processes, whose memory may be limited."""
+"""Folder of Linux's control groups, whose memory may be limited."""
 
 OWN = Path("/proc/self/cgroup")
-"""Where it says which of them this process is in."""
+"""File that lists the control groups of this process."""
 
 V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
 V2 = ("memory.max", "memory.current", "inactive_file")
-"""Names of a group's limit, of what is used of it, and of what of that is only cached files."""
+"""Names of a group's limit, of its usage, and of the part of that usage that is cached files."""
 
 
 def free_memory() -> int:
-    """Bytes that a new process may take."""
+    """Return the number of bytes that a new process may use."""
     free: int = psutil.virtual_memory().available
     return max(0, min([free, *_left_in_groups()]))
 
 
 def _left_in_groups() -> Iterator[int]:
-    """Bytes that are left below each limit that holds for this process."""
+    """Yield the bytes that are left below each limit that applies to this process."""
     for line in _text(OWN).splitlines():
         _, controllers, group = line.split(":", 2)
         if controllers == "":
@@ -34,7 +34,7 @@ def _left_in_groups() -> Iterator[int]:
         else:
             continue
         folder = root / group.lstrip("/")
-        # A limit holds for all groups below; in a container the names may begin outside of it.
+        # A limit applies to all groups below; in a container the path may start outside of it.
         for level in (folder, *folder.parents):
             if level.is_relative_to(root):
                 yield from _left(level, *names)
@@ -48,7 +48,7 @@ def _left(folder: Path, limit: str, usage: str, cached: str) -> Iterator[int]:
 
 
 def _text(path: Path) -> str:
-    # What a machine does not show does not limit anything that is known.
+    # A file that does not exist is treated as no limit.
     try:
         return path.read_text()
     except OSError:

@@ -1,4 +1,4 @@
-"""Standard input, output and error, also where the caller closed them or nobody reads."""
+"""Standard input, output and error, also if the caller closed them or nobody reads them."""
 
 import contextlib
 import os
@@ -8,7 +8,7 @@ import sys
 def ensure() -> None:
     """Open /dev/null in place of each standard stream that is closed.
 
-    Otherwise the next file that is opened gets its number, and what is printed lands in the file.
+    Otherwise the next opened file would get its number, and printed text would go into that file.
     """
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         try:
@@ -24,18 +24,18 @@ def ensure() -> None:
 def say(text: str, *, end: str = "\n") -> None:
     """Print to standard output at once.
 
-    Raises OSError with words of its own, because a pipe or file has no name, and BrokenPipeError
-    where its reader has gone.
+    Raises OSError with its own message, because a pipe has no name to report, and BrokenPipeError
+    if its reader has closed it.
     """
     try:
         print(text, end=end, flush=True)
     except OSError as error:
-        # Python would try once more at its end, and say so in lines of its own.
+        # Python would try again at exit, and print its own lines about it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         raise type(error)(f"cannot write to standard output: {error.strerror}") from None
 
 
 def warn(line: str) -> None:
-    """Print a line of the project's to standard error, if that takes one."""
+    """Print one line to standard error, prefixed with the project's name; ignore failures."""
     with contextlib.suppress(OSError):
         print(f"sqrtdk: {line}", file=sys.stderr, flush=True)

@@ -1,1 +1,1 @@
-"""Real queries and keys: where they come from and what their heads do."""
+"""Queries and keys of real models: reading them from files, and measuring their heads."""

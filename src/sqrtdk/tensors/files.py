@@ -1,4 +1,4 @@
-"""Queries and keys from a file: which tensors belong together, and what is refused.
+"""Read queries and keys from a file: pair its tensors, and reject unusable ones.
 
 Reads `.safetensors`, `.npz`, and `.npy`, one tensor at a time. A file may hold many layers; the
 tensors of a layer are found by their names. Nothing here measures.
@@ -97,7 +97,7 @@ class TensorFile:
 
 
 class _Refused:
-    """A block in which what a library says of a broken file becomes one line of ours."""
+    """A block in which the errors of libraries about a broken file become one line."""
 
     def __init__(self, where: str) -> None:
         self._where = where
@@ -234,7 +234,7 @@ def _npz(path: Path) -> Reader:
 
 
 def _npy(path: Path) -> Reader:
-    """The file and those beside it that are named alike: `layer0.q.npy`, `layer0.k.npy`."""
+    """Return the file and its siblings with the same pattern: `layer0.q.npy`, `layer0.k.npy`."""
     names = tuple(_siblings(path))
     return names, lambda name: np.load(path.parent / f"{name}.npy", allow_pickle=False)
 

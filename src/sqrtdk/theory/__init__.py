@@ -1,1 +1,1 @@
-"""Exact expectations for unrelated vectors."""
+"""Exact expectations for unrelated vectors, their limits, and the tables of them."""

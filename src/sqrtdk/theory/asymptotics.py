@@ -4,7 +4,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import scipy  # whose modules load at their first use: the start of a run needs none of them
+import scipy  # its modules load at first use, because the start of a run needs none of them
 from numpy.typing import ArrayLike
 
 from sqrtdk.theory.expectations import FloatArray, check_n_k, critical_sigma, expected_max
@@ -21,7 +21,7 @@ class LargeSigma(NamedTuple):
 
 
 def small_sigma_entropy(sigma: ArrayLike, n_k: int) -> FloatArray:
-    """Ln n - (sigma^2 / 2)(1 - 1/n) nats, right to O(sigma^4); the shape of sigma.
+    """Return ln n - (sigma^2 / 2)(1 - 1/n) nats, accurate to O(sigma^4), with the shape of sigma.
 
     With scale = 1/sqrt(d_k), sigma is about 1: ln n - 1/2, that is 0.61 n effective keys.
     """
@@ -30,18 +30,18 @@ def small_sigma_entropy(sigma: ArrayLike, n_k: int) -> FloatArray:
 
 
 def random_energy_entropy(sigma: ArrayLike, n_k: int) -> FloatArray:
-    """max(0, ln n - sigma^2 / 2) nats: the extensive part as n grows (Derrida 1981)."""
+    """Return max(0, ln n - sigma^2 / 2) nats: the extensive part as n grows (Derrida 1981)."""
     check_n_k(n_k)
     return np.maximum(0.0, math.log(n_k) - np.square(np.asarray(sigma, dtype=np.float64)) / 2)
 
 
 def random_energy_sum_sq_weights(sigma: ArrayLike, n_k: int) -> FloatArray:
-    """max(0, 1 - sigma_c / sigma): the limit of sum p^2 as n grows (Derrida 1981), sigma > 0."""
+    """Return max(0, 1 - sigma_c / sigma): the limit of sum p^2 (Derrida 1981), for sigma > 0."""
     return np.maximum(0.0, 1 - critical_sigma(n_k) / np.asarray(sigma, dtype=np.float64))
 
 
 def large_sigma(sigma: ArrayLike, n_k: int) -> LargeSigma:
-    """The laws that any n_k obeys once sigma is well above sqrt(2 ln n), for sigma > 0.
+    """Return the laws that hold for any n_k if sigma is well above sqrt(2 ln n), for sigma > 0.
 
     Then only near-ties of the two largest logits count. The gap of the two largest of n standard
     normals has density n (n-1) int f^2 F^(n-2) = m_n at 0, so a gap z of the logits has density
@@ -62,7 +62,7 @@ def large_sigma(sigma: ArrayLike, n_k: int) -> LargeSigma:
 
 
 def gap_rate(n_k: int) -> float:
-    """lambda_n = n f(F^-1(1 - 1/n)): the rate of the gap of the two largest of n normals.
+    """Return lambda_n = n f(F^-1(1 - 1/n)): the rate of the gap of the two largest of n normals.
 
     Near the maximum the n points are a Poisson process whose gap is exponential with this rate.
     0 for one key, which has no rival.
@@ -73,7 +73,7 @@ def gap_rate(n_k: int) -> float:
 
 
 def median_max_weight_gap(sigma: ArrayLike, n_k: int) -> FloatArray:
-    """2^(-sigma / lambda_n): the median of 1 - max p at large sigma, n_k >= 2; shape of sigma.
+    """Return 2^(-sigma / lambda_n): the median of 1 - max p at large sigma, for n_k >= 2.
 
     1 - max p is about exp(-sigma gap), and the median gap is ln 2 / lambda_n. The mean decays as
     1 / sigma instead: rare near-ties carry it. Raises ValueError for n_k < 2.

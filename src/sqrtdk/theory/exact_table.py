@@ -1,6 +1,6 @@
-"""exact.csv, the exact curves of a run: each metric that theory covers, also between the d_k.
+"""exact.csv, the exact curves of a run: every metric that theory covers, also between grid points.
 
-summary.csv takes its exact values from here, and figures their curves.
+summary.csv takes its exact values from here, and the figures their curves.
 """
 
 import math
@@ -21,9 +21,10 @@ COLUMNS = (
 
 
 def value(metric: str, point: Point, found: Expectations, n_q: int) -> float | None:
-    """The exact value of a column of runs.csv, or None where theory has none.
+    """Return the exact value of a column of runs.csv, or None without theory.
 
-    Rows of k and v are keys and theory's mean squares are per query: those carry n_q / n_k.
+    The rows of the gradients of k and v are keys, while the mean squares of `expectations` are per
+    query. So these columns get the factor n_q / n_k.
     """
     match metric:
         case "logit_std":
@@ -49,7 +50,7 @@ def rows(
     n_qs: Sequence[int],
     metrics: Sequence[str],
 ) -> list[tables.Row]:
-    """Every exact value at some points, sorted by axes."""
+    """Return every exact value at some points, sorted by axes."""
     result = []
     for scaling, point in found:
         for n_q in n_qs:

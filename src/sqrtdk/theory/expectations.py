@@ -16,7 +16,7 @@ and at fixed t = e^u the keys are independent: with w = exp(u + sigma x), each k
 E[w^k e^-w] if it carries p^k, and phi(u) = E[e^-w] if it carries nothing.
 
 Accuracy: relative 1e-10 or better for n_k <= 4096 and sigma <= 256, from d_k = 1 on (measured
-about 1e-12). Nothing fails beyond; the entropy then loses digits as sigma * 1e-15.
+about 1e-12). Larger values work; the entropy then loses digits as sigma * 1e-15.
 """
 
 import math
@@ -24,7 +24,7 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 import numpy as np
-import scipy  # whose modules load at their first use: the start of a run needs none of them
+import scipy  # its modules load at first use, because the start of a run needs none of them
 from numpy.typing import ArrayLike, NDArray
 
 FloatArray = NDArray[np.float64]
@@ -67,7 +67,7 @@ class GivenSigma(NamedTuple):
 class Expectations(NamedTuple):
     """Means over q and the keys; ``grad_*_sq`` are mean squares per query, divided by d_v.
 
-    For k and v, whose rows are keys, that is (1 / n_q) E|dK|^2 / d_v over the whole matrix.
+    For k and v, whose rows are keys, this is (1 / n_q) E|dK|^2 / d_v over the whole matrix.
     """
 
     entropy_nats: float
@@ -85,7 +85,7 @@ class Expectations(NamedTuple):
 
 
 def given_sigma(sigma: ArrayLike, n_k: int) -> GivenSigma:
-    """Exact means over n_k iid N(0, sigma^2) logits, for a sigma of any shape.
+    """Return exact means over n_k iid N(0, sigma^2) logits, for a sigma of any shape.
 
     With w and phi as in the module docstring, integrals over u, and n = n_k (Derrida 1981 has the
     model; the integrals follow from the identity for 1 / Z^K):
@@ -119,7 +119,7 @@ def given_sigma(sigma: ArrayLike, n_k: int) -> GivenSigma:
 
 @lru_cache(maxsize=4096)
 def expectations(n_k: int, d_k: float, scale: float) -> Expectations:
-    """Exact means for n_k keys of d_k dimensions and logits scale * q.k.
+    """Return exact means for n_k keys of d_k dimensions and logits scale * q.k.
 
     Entropy in nats. The gradients, with s = scale and dP = G V', which given q, K and G is normal
     with variance |G_i|^2 (mean d_v) per entry:
@@ -158,10 +158,10 @@ def expectations(n_k: int, d_k: float, scale: float) -> Expectations:
 
 
 def half_entropy_d_k(n_k: int) -> float:
-    """The real d_k at which unscaled attention has lost half of its entropy: E H = ln(n_k) / 2.
+    """Return the real d_k at which unscaled attention loses half of its entropy: E H = ln(n_k) / 2.
 
-    Without scaling sigma = |q| grows as sqrt(d_k); the random energy model puts the point near
-    d_k = ln n_k and full condensation at 2 ln n_k (Derrida 1981); this is the exact one.
+    Without scaling sigma = |q| grows as sqrt(d_k). The random energy model puts the point near
+    d_k = ln n_k and full condensation at 2 ln n_k (Derrida 1981); this value is exact.
     Raises ValueError for n_k < 2, where there is no entropy to lose.
     """
     if n_k < 2:
@@ -201,7 +201,7 @@ def one_hot_d_k(n_k: int, level: float = 0.9) -> float:
 
 
 def gradient_crossing_d_k(n_k: int, gradient: Gradient = "logits") -> float:
-    """The real d_k above which the unscaled RMS gradient is smaller than the scaled one.
+    """Return the real d_k above which the unscaled RMS gradient is smaller than the scaled one.
 
     1.0 if it is smaller for every d_k > 1 (at d_k = 1 both arms are the same), inf if it never
     is. Looked for on d_k = 1.25 * 2^j well past the point where the large-sigma law puts the
@@ -227,7 +227,7 @@ def gradient_crossing_d_k(n_k: int, gradient: Gradient = "logits") -> float:
 
 
 def expected_max(n_k: int) -> float:
-    """m_n: the mean of the largest of n_k independent standard normals, for any n_k >= 1.
+    """Return m_n: the mean of the largest of n_k independent standard normals, for any n_k >= 1.
 
     n int x f F^(n-1) is, by parts, n (n-1) int f^2 F^(n-2): positive, so nothing cancels (f and F
     the normal density and distribution). Relative 1e-14. Raises ValueError for n_k < 1.
@@ -242,13 +242,13 @@ def expected_max(n_k: int) -> float:
 
 
 def critical_sigma(n_k: int) -> float:
-    """sqrt(2 ln n): above it a few keys hold all the weight (Derrida 1981), as n grows."""
+    """Return sqrt(2 ln n): above it a few keys hold all the weight as n grows (Derrida 1981)."""
     check_n_k(n_k)
     return math.sqrt(2 * math.log(n_k))
 
 
 class _Sites(NamedTuple):
-    """What one key contributes at each u: wk = E[w^k e^-w], wkx = E[w^k x e^-w], and so on.
+    """The contribution of one key at each u: wk = E[w^k e^-w], wkx = E[w^k x e^-w], and so on.
 
     x may be shifted by any number that all keys share at that u. ``wlog`` is E[w ln w e^-w].
     """
@@ -265,13 +265,13 @@ class _Sites(NamedTuple):
 
 
 def check_n_k(n_k: int) -> None:
-    """Refuse a number of keys below 1."""
+    """Raise ValueError for fewer keys than 1."""
     if n_k < 1:
         raise ValueError(f"n_k must be >= 1, got {n_k}")
 
 
 def _span_of_max(n_k: int) -> tuple[float, float, float]:
-    """Where the largest of n_k >= 2 standard normals lies, and the trapezoid step that resolves it.
+    """Return where the largest of n_k >= 2 standard normals lies, and the trapezoid step for it.
 
     Its law falls off at rate sqrt(2 ln n), like a Gumbel law scaled down by that factor.
     """
@@ -281,7 +281,7 @@ def _span_of_max(n_k: int) -> tuple[float, float, float]:
 
 
 def _u_grid(sigma: float, n_k: int) -> tuple[FloatArray, float]:
-    """The u where n_k keys contribute, and the step."""
+    """Return the u at which n_k keys contribute, and the step."""
     low, high, step = _span_of_max(n_k)
     # n E[w e^-w] <= n E[w^a] = n exp(a u + a^2 sigma^2 / 2) for 0 <= a <= 1: the best a is 1 for
     # small sigma, where u ends at -ln n - 37, and -u / sigma^2 for large, a Gaussian tail.
@@ -294,7 +294,7 @@ def _u_grid(sigma: float, n_k: int) -> tuple[FloatArray, float]:
 
 
 def _sites_over_logits(sigma: float, u: FloatArray) -> _Sites:
-    """Site functions as sums over x, for small sigma: w varies little over the normal density."""
+    """Return site functions as sums over x, for small sigma: w varies little over the density."""
     # w^4 moves the density by 4 sigma, hence the lopsided range.
     x = np.arange(-10.5, 14.5, _STEP)
     density = _STEP * _normal_density(x)
@@ -309,9 +309,9 @@ def _sites_over_logits(sigma: float, u: FloatArray) -> _Sites:
 
 
 def _sites_over_bump(sigma: float, u: FloatArray) -> _Sites:
-    """Site functions as sums over y = ln w, for large sigma: w^k e^-w is a bump of width 1.
+    """Return site functions as sums over y = ln w, for large sigma: w^k e^-w has width 1.
 
-    1 - phi is no bump, but by parts it is the mean of P(x > (y - u) / sigma) over e^(y - e^y).
+    1 - phi is not a bump. By parts it is the mean of P(x > (y - u) / sigma) over e^(y - e^y).
     """
     y = np.arange(-46.0, 4.5, _STEP)
     bumps = _STEP * np.exp(np.outer(y, np.arange(1, 5)) - np.exp(y)[:, None])
@@ -329,18 +329,18 @@ def _normal_density(x: FloatArray) -> FloatArray:
 
 
 def _log1m(hidden: FloatArray) -> FloatArray:
-    """ln(1 - hidden), where rounding may carry a probability past 1."""
+    """Return ln(1 - hidden); rounding may carry a probability past 1."""
     return np.log1p(-np.minimum(hidden, 1 - _EPS / 2))
 
 
 def _weight_means(sigmas: FloatArray, n_k: int) -> FloatArray:
-    """One row per sigma: the fields of `GivenSigma` in order, without those of the largest."""
+    """Return one row per sigma: the fields of `GivenSigma` except those of the largest weight."""
     return np.array([_weight_means_at(sigma, n_k) for sigma in sigmas.tolist()]).reshape(-1, 8)
 
 
 def _weight_means_at(sigma: float, n_k: int) -> tuple[float, ...]:
     u, du = _u_grid(sigma, n_k)
-    # Both are exact at sigma = 1; each wastes nodes on the other's side.
+    # Both are exact at sigma = 1. Each wastes nodes on the other side of it.
     s = _sites_over_logits(sigma, u) if sigma < 1 else _sites_over_bump(sigma, u)
     n = float(n_k)
     one = n * du * np.exp((n - 1) * s.log_phi)
@@ -362,7 +362,7 @@ def _weight_means_at(sigma: float, n_k: int) -> tuple[float, ...]:
 
 
 def _max_weights(sigmas: FloatArray, n_k: int) -> FloatArray:
-    """One row (E max p, E[1 - max p]) per sigma, n_k >= 2.
+    """Return one row (E max p, E[1 - max p]) per sigma, n_k >= 2.
 
     Given the largest x = M, max p = 1 / (1 + S) with S = sum exp(-sigma s_j) over the gaps s_j of
     the n - 1 others, which are independent with density f(M - s) / F(M). Since
@@ -397,13 +397,13 @@ def _max_weights(sigmas: FloatArray, n_k: int) -> FloatArray:
 
 @lru_cache(maxsize=64)
 def _query_norms(d_k: float, scale: float) -> tuple[FloatArray, FloatArray]:
-    """Nodes |q| and probabilities of the chi law with d_k degrees of freedom, real d_k >= 1.
+    """Return nodes |q| and probabilities of the chi law with d_k degrees of freedom, real d_k >= 1.
 
     |q| = ln(1 + exp(v - e^-v)) on a uniform grid of v: linear far from 0, doubly exponential at 0.
     The means change where scale |q| is about 1; there d ln|q| / dv grows as ln scale, so does the
     number of nodes.
-    Gauss-Laguerre in |q|^2 / 2 would be natural and converges slowly at small d_k: the means are
-    analytic only in a sector of |q|, and E max p is no function of |q|^2 there, but of |q|.
+    Gauss-Laguerre in |q|^2 / 2 would be natural but converges slowly at small d_k: the means are
+    analytic only in a sector of |q|, and E max p is a function of |q| there, not of |q|^2.
     """
     if not 1 <= d_k < math.inf:
         raise ValueError(f"d_k must be finite and >= 1, got {d_k}")
@@ -422,7 +422,7 @@ def _query_norms(d_k: float, scale: float) -> tuple[FloatArray, FloatArray]:
 
 
 def _averages(n_k: int, d_k: float, scale: float) -> tuple[float, ...]:
-    """E of H, sum p^2, 1 - sum p^2, sum p^3, |J|_F^2, |dQ_i|^2 and |dK|^2, all but the largest."""
+    """Return E of H, sum p^2, 1 - sum p^2, sum p^3, |J|_F^2, |dQ_i|^2 and |dK|^2."""
     check_n_k(n_k)
     if not 0 <= scale < math.inf:
         raise ValueError(f"scale must be finite and >= 0, got {scale}")

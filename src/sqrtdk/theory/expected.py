@@ -1,4 +1,4 @@
-"""What unrelated vectors would do at a head's own number of keys and spread of the logits.
+"""Expected values of unrelated vectors at a head's own number of keys and spread of the logits.
 
 The exact means of `expectations.given_sigma` at any n and σ, fast enough for thousands of heads:
 exact nodes in σ and n, with splines between them.
@@ -31,7 +31,7 @@ class Expected(NamedTuple):
 
 
 def unrelated(sigma: float, visible_keys: np.ndarray) -> Expected:
-    """Return what rows that see these numbers of keys do on average at one σ.
+    """Return the mean of rows that see these numbers of keys, at one σ.
 
     Rows that see a single key are left out, as everywhere. NaN without rows or for a σ that is
     not finite.
@@ -59,7 +59,7 @@ def _at(n_k: int, sigma: float) -> tuple[float, float]:
 
 @lru_cache(maxsize=4096)
 def _curve(n_k: int) -> CubicSpline:
-    """Entropy over ln n and 1 - E max p against σ / (1 + σ), as one spline."""
+    """Return entropy over ln n and 1 - E max p against σ / (1 + σ), as one spline."""
     end = LARGEST / (1 + LARGEST)
     # Denser at both ends, where the curves bend.
     x = end * (1 - np.cos(np.linspace(0, math.pi, SIGMA_NODES))) / 2

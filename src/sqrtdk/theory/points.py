@@ -1,7 +1,7 @@
 """Exact expectations as shards: one file for the points of one n_k, shared by all runs.
 
-They exist where q and k are independent standard normal and the scale rule is a plain factor of
-d_k and n_k.
+They exist if q and k are independent standard normal and the scale rule is a plain factor that
+depends on d_k and n_k only.
 """
 
 import itertools
@@ -17,14 +17,14 @@ from sqrtdk.storage import code_digest, shard_files, tables
 from sqrtdk.theory import expectations
 
 POINTS = 500
-"""Points of one shard at most: they are an argument of its job, and 128 KiB is the limit."""
+"""Maximum number of points of one shard: they are one job argument, limited to 128 KiB."""
 
 BETWEEN = 3
 """Points of a curve between two neighbouring d_k of the grid."""
 
 
 class Point(NamedTuple):
-    """What an expectation depends on."""
+    """The variables that an expectation depends on."""
 
     n_k: int
     d_k: float
@@ -46,7 +46,7 @@ def is_covered(law: Mapping[str, Any]) -> bool:
 
 
 def points(settings: Mapping[str, Any]) -> Iterator[tuple[str, Point]]:
-    """Every point of an experiment that theory covers, with the name of its scale rule."""
+    """Yield every point of an experiment that theory covers, with the name of its scale rule."""
     if not any(is_covered(law) for law in settings["inputs"].values()):
         return
     rules = settings["scaling"].items()
@@ -57,7 +57,7 @@ def points(settings: Mapping[str, Any]) -> Iterator[tuple[str, Point]]:
 
 
 def curve(sizes: list[int]) -> list[float]:
-    """The sizes and points between them, evenly spaced in their logarithm.
+    """Return the sizes and points between them, evenly spaced in their logarithm.
 
     >>> curve([1, 16])
     [1.0, 2.0, 4.0, 8.0, 16.0]
@@ -70,7 +70,7 @@ def curve(sizes: list[int]) -> list[float]:
 
 
 def specs(found: Iterable[Point]) -> dict[str, dict[str, Any]]:
-    """The shards that hold some points, by file name: all of one n_k, up to a size."""
+    """Return the shards that hold some points, by file name: one n_k each, at most `POINTS`."""
     result = {}
     code = code_digest.measured_digest("sqrtdk.theory.points")
     for n_k, group in itertools.groupby(sorted(set(found)), key=lambda point: point.n_k):

@@ -1,1 +1,1 @@
-"""What the Snakefile needs to know."""
+"""The pipeline's side of Snakemake: its targets, command line, progress lines and recovery."""

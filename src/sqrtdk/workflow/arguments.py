@@ -1,6 +1,6 @@
-"""Snakemake's command line as the user typed it: what follows --config, and what stands wrong.
+"""Read Snakemake's command line as the user typed it: entries of --config, and misplaced words.
 
-Snakemake's own parser reads values by rules of its own and, where it gives up, names no key.
+Snakemake's own parser reads values differently, and its errors name no key.
 """
 
 import re
@@ -9,20 +9,20 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 ENTRIES = ("--config", "--resources", "--res", "--set-threads", "--set-resources")
-"""Options that take KEY=VALUE any number of times, and would take a target as one."""
+"""Options that take any number of KEY=VALUE, and would also take a target."""
 
 FILES = ("--configfile", "--configfiles")
-"""Options that take any number of files, and would take a target as one."""
+"""Options that take any number of files, and would also take a target."""
 
 QUIET = ("all", "host", "progress", "reason", "rules")
-"""What `--quiet` takes, any number of times."""
+"""Values of `--quiet`, which takes any number of them."""
 
 KEY = re.compile(r"[a-zA-Z_][\w-]*\w")
-"""What Snakemake takes for a key."""
+"""Pattern of Snakemake's keys."""
 
 
 def options(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield each word with the option that it follows; "" is none.
+    """Yield each word with the option before it; "" means none.
 
     >>> list(options(["all", "-C", "d_k=4", "seeds=2", "-n"]))
     [('', 'all'), ('--config', 'd_k=4'), ('--config', 'seeds=2')]
@@ -45,7 +45,7 @@ def entries(arguments: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def misplaced(arguments: Sequence[str]) -> list[str]:
-    """Return the words that an option takes although they seem to be targets."""
+    """Return the words that an option takes although they look like targets."""
     found, files = [], 0
     for option, word in options(arguments):
         files += option in FILES
@@ -57,13 +57,13 @@ def misplaced(arguments: Sequence[str]) -> list[str]:
 
 
 def mistake(arguments: Sequence[str]) -> str | None:
-    """Return what is wrong with a command line that Snakemake could not read, or None."""
-    # Not at the top, because `snakemake --version` needs none of it.
+    """Return the error of a command line that Snakemake cannot read, or None."""
+    # Not at the top, because `snakemake --version` does not need it.
     from sqrtdk.config import errors, overrides
     from sqrtdk.config import keys as config_keys
     from sqrtdk.experiments.registry import EXPERIMENTS
 
-    # A key without its value is no target, unless an experiment has the same name.
+    # A key without a value is not a target, unless an experiment has the same name.
     keys = {*config_keys.flat_keys(), *config_keys.RUN_KEYS} - set(EXPERIMENTS)
     targets = [word for word in misplaced(arguments) if word not in keys]
     if targets:
@@ -71,7 +71,7 @@ def mistake(arguments: Sequence[str]) -> str | None:
         for target in targets:
             rest.remove(target)
         command = shlex.join(["snakemake", *targets, *rest])
-        return f"{targets[0]!r} is taken for a value of an option; targets go first: {command}"
+        return f"{targets[0]!r} is read as a value of an option; targets go first: {command}"
     try:
         for key, text in entries(arguments):
             if not KEY.fullmatch(key):

@@ -1,4 +1,4 @@
-"""Read command lines with argparse; errors are one line."""
+"""Parse command lines with argparse; errors are one line."""
 
 import argparse
 from typing import NoReturn
@@ -7,15 +7,15 @@ from sqrtdk.system.errors import refuse_option
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse that answers in one line."""
+    """An argparse parser whose errors are one line."""
 
     def error(self, message: str) -> NoReturn:
-        """End with what is wrong, without the usage before it."""
+        """Exit with the error, without printing the usage first."""
         refuse_option(self, message)
 
 
 def whole(text: str) -> int:
-    """A whole number from 1, as `Parser` reads it."""
+    """Parse a whole number from 1, for use as a `type` of argparse."""
     if not (text.isascii() and text.isdecimal() and 0 < len(text) < 10 and int(text)):
         raise argparse.ArgumentTypeError(f"{text!r} is not allowed; allowed: whole numbers from 1")
     return int(text)

@@ -1,7 +1,7 @@
-"""What a run tells on the terminal: one line of progress, one line for a mistake.
+"""Report a run on the terminal: one line of progress, one line for a user error.
 
-A Snakemake logger plugin (profiles/default names it). Failed jobs, warnings and everything not
-said better here are printed as Snakemake formats them.
+This is a Snakemake logger plugin (profiles/default names it). Failed jobs, warnings and everything
+else are printed as Snakemake formats them.
 """
 
 import argparse
@@ -50,38 +50,38 @@ CHATTER = (
 )
 
 MOST_LINES = 40
-"""Lines of one log, and of the list of what failed."""
+"""Maximum lines of one log, and of the list of failures."""
 
 CELLS_FAILED = re.compile(r"sqrtdk: \d+ of \d+ cells failed:")
-"""How `cells.rows` heads the cells that it names."""
+"""The first line of the list of failed cells by `cells.rows`."""
 
 
 FAULTS = ("AttributeError", "ImportError", "KeyError", "NameError", "SyntaxError", "TypeError")
-"""Errors that are the program's also where they come before the Snakefile was read."""
+"""Errors that are bugs even if they are raised before the Snakefile was read."""
 
 
 class Expected:
-    """What the Snakefile knows of the run and the handler, which is made before it, does not."""
+    """State that the Snakefile passes to the log handler, which is created first."""
 
     read = False
-    """Whether the Snakefile was read: before that an error is one of the command line."""
+    """Whether the Snakefile was read; earlier errors are those of the command line."""
     shards: Mapping[str, float] = {}
     """Work of each shard that may be computed, in milliseconds."""
     targets: tuple[str, ...] = ()
-    """Names that a person may ask for."""
+    """Names of the public targets."""
     refusal: str | None = None
-    """Why no job is to start, where there is a reason."""
+    """The reason to start no job, if any."""
     log: TextIO | None = None
     """A second place for the lines of progress."""
 
 
 class LogHandler(LogHandlerBase):
-    """Snakemake's events as a few lines for a person."""
+    """Show Snakemake's events as a few lines."""
 
     def __post_init__(self) -> None:
         stdio.ensure()
-        # Python's own handlers, that of Snakemake's log file among them, would print a traceback
-        # for each line that a full disk does not take.
+        # Python's own handlers, such as that of Snakemake's log file, would print a traceback
+        # for each line that does not fit on a full disk.
         logging.raiseExceptions = False
         self.failed: list[str] = []
         self.running: dict[int, float] = {}
@@ -89,7 +89,7 @@ class LogHandler(LogHandlerBase):
         self.began = time.monotonic()
         self.unfinished = False
         self.told = 0.0
-        # Before a config file is read: Snakemake's way would run the Python that stands in it.
+        # Before a config file is read: Snakemake's reader would execute Python in it.
         yte.process_yaml = partial(_read_config, yte.process_yaml)
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -99,14 +99,14 @@ class LogHandler(LogHandlerBase):
                 end_if_hopeless(record)
             self.follow(record)
         except OSError:
-            # Nobody listens any more, and this thread has to go on watching.
+            # The output is closed, but this thread must keep following the run.
             pass
         except Exception:
             with contextlib.suppress(OSError):
                 traceback.print_exc()
 
     def follow(self, record: logging.LogRecord) -> None:
-        """Count jobs, and print what is worth a line."""
+        """Count jobs, and print the events that deserve a line."""
         event = vars(record)
         kind = event.get("event")
         everything = self.common_settings.printshellcmds or self.common_settings.verbose
@@ -127,13 +127,13 @@ class LogHandler(LogHandlerBase):
             text = self.format(record)
             if "At least one job did not complete" in text and self.failed:
                 self.print(self.failures())
-            # What a command was and what it said stands in the error of its job, which follows.
+            # The error of the job follows and includes the command and its output.
             elif everything or "CalledProcessError" not in text:
                 self.print(mistake(text, event.get("exception")))
         elif everything or kind not in (*TOLD_BY_PROGRESS, LogEvent.RUN_INFO, LogEvent.JOB_INFO):
             text = self.format(record).strip()
             if text.startswith("Nothing to be done") and not self.common_settings.dryrun:
-                # No job starts, so nobody else refuses it.
+                # No job starts, so nothing else would refuse the run.
                 give_up(Expected.refusal)
             if text and not text.startswith(CHATTER):
                 self.print(text)
@@ -141,16 +141,16 @@ class LogHandler(LogHandlerBase):
             self.print(self.format(record).strip())
 
     def failure(self, event: Mapping[str, Any]) -> str:
-        """What a failed job was to make and what it said; it is kept for the end as well."""
+        """Return the files and the last log lines of a failed job; record them for the end."""
         made = next(iter(event["output"]), event["rule_name"])
         said = log_of(event)
         cells = said[1:] if said and CELLS_FAILED.match(said[0]) else []
-        self.failed += cells or [f"{made}: {said[-1] if said else 'its job said nothing'}"]
+        self.failed += cells or [f"{made}: {said[-1] if said else 'its job printed nothing'}"]
         head = f"sqrtdk: {made} failed; {' '.join(event['log']) or 'its job'} says:"
         return "\n    ".join([head, *shortened(said)])
 
     def failures(self) -> str:
-        """The list that ends a run in which jobs failed."""
+        """Return the list that ends a run with failed jobs."""
         head = (
             f"sqrtdk: {len(self.failed)} failed, as listed here; shards and files that do not "
             "depend on them are finished and kept"
@@ -158,14 +158,14 @@ class LogHandler(LogHandlerBase):
         return "\n    ".join([head, *shortened(self.failed)])
 
     def work(self, rule: str, shard: str | None = None) -> float:
-        """A job's work in milliseconds, roughly; without its name that of a usual shard."""
+        """Return the approximate work of a job in milliseconds; by default of a usual shard."""
         if rule != "measure_shard":
             return MILLISECONDS.get("draw" if rule.startswith("draw_") else rule, 500)
         usual = sum(Expected.shards.values()) / max(len(Expected.shards), 1)
         return Expected.shards.get(shard or "", usual)
 
     def tell(self, done: int, total: int) -> None:
-        """Write the line of progress: over the last one on a terminal."""
+        """Write the line of progress; on a terminal it replaces the previous one."""
         passed = time.monotonic() - self.began
         share = 1.0 if done == total else min(self.done / max(self.total, 1), 0.99)
         left = f"about {clock(passed / share - passed)} left" if share > 0.02 else "estimating"
@@ -180,7 +180,7 @@ class LogHandler(LogHandlerBase):
             end = "" if self.unfinished else "\n"
             print(f"\r\033[K{line}", end=end, file=sys.stderr, flush=True)
         elif passed - self.told >= 1 or done == total:
-            # Thousands of quick jobs would otherwise fill a log with thousands of lines.
+            # Otherwise thousands of quick jobs would fill a log with thousands of lines.
             self.told = passed
             print(line, file=sys.stderr, flush=True)
 
@@ -191,54 +191,54 @@ class LogHandler(LogHandlerBase):
 
     @property
     def writes_to_stream(self) -> bool:
-        """This is the terminal's handler; Snakemake adds none of its own."""
+        """Return True: this handler replaces Snakemake's own on the terminal."""
         return True
 
     @property
     def writes_to_file(self) -> bool:
-        """The log file is Snakemake's own."""
+        """Return False: the log file is Snakemake's own."""
         return False
 
     @property
     def has_filter(self) -> bool:
-        """Snakemake's filter would keep from this handler what it counts."""
+        """Return True: Snakemake's filter would hide events that this handler counts."""
         return True
 
     @property
     def has_formatter(self) -> bool:
-        """Snakemake's formatter applies, so a failed job shows its log."""
+        """Return False: Snakemake's formatter applies, so a failed job shows its log."""
         return False
 
     @property
     def needs_rulegraph(self) -> bool:
-        """No graph is drawn."""
+        """Return False: no graph is drawn."""
         return False
 
 
 def mistake(text: str, exception: str | None) -> str:
-    """An error as one line where a person made it; unchanged where the program did."""
+    """Return a user error as one line; return other errors unchanged."""
     missing = re.search(r"No rule to produce (.*?) \(if you", text)
     if missing:
         target = missing[1]
         key = target.partition("=")[0]
         if "=" in target and arguments.KEY.fullmatch(key):
-            return f"sqrtdk: {target!r} is a key and no target; allowed: --config {target}"
+            return f"sqrtdk: {target!r} is a key, not a target; allowed: --config {target}"
         near = difflib.get_close_matches(target, Expected.targets, n=1, cutoff=0.5)
         hint = f"; did you mean {near[0]}?" if near else ""
         return f"sqrtdk: unknown target {target!r}; known: {', '.join(Expected.targets)}{hint}"
     if "Target rules may not contain wildcards" in text:
         known = ", ".join(Expected.targets)
         words = " ".join(word for word in sys.argv[1:] if word.isidentifier())
-        return f"sqrtdk: {words!r}: a rule that makes many files is no target; known: {known}"
+        return f"sqrtdk: {words!r}: a rule that makes many files is not a target; known: {known}"
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     ours = [line for line in lines if line.startswith("sqrtdk: ")]
     if ours:
         return ours[0]
     comments = [word for word in sys.argv if re.search(r"=\s*#", word)]
     if not Expected.read and comments and exception == "AssertionError":
-        # All that Snakemake says of a value that is none to YAML.
+        # Snakemake says nothing else about a value that YAML reads as empty.
         allowed = "allowed: KEY=VALUE, with quotes around a value that has signs"
-        return f"sqrtdk: {comments[0]!r} has a comment for its value; {allowed}"
+        return f"sqrtdk: {comments[0]!r} has a comment as its value; {allowed}"
     if not Expected.read and (found := arguments.mistake(sys.argv[1:])):
         return f"sqrtdk: {found}"
     if not Expected.read and exception not in FAULTS:
@@ -247,15 +247,15 @@ def mistake(text: str, exception: str | None) -> str:
 
 
 def refuse_option(parser: argparse.ArgumentParser, message: str) -> NoReturn:
-    """End with one line for an option that Snakemake cannot read."""
-    # All that Snakemake says of a target that `--quiet` took for one of its own words.
+    """Exit with one line for an option that Snakemake cannot read."""
+    # Snakemake says nothing else about a target that `--quiet` took as its value.
     if "--quiet" in message and (found := arguments.mistake(sys.argv[1:])):
         errors.answer(errors.MistakeError(found))
     errors.refuse_option(parser, message)
 
 
 def shortened(lines: list[str]) -> list[str]:
-    """Lines, the first of them where they are many.
+    """Return the first lines, and how many more there are.
 
     >>> shortened(["a"] * 42)[-2:]
     ['a', 'and 2 more']
@@ -265,7 +265,7 @@ def shortened(lines: list[str]) -> list[str]:
 
 
 def log_of(event: Mapping[str, Any]) -> list[str]:
-    """The end of what a failed job said: the cells that it names, or its last lines."""
+    """Return the end of a failed job's log: the cells that it names, or its last lines."""
     lines: list[str] = []
     for path in event["log"]:
         with contextlib.suppress(OSError):
@@ -275,20 +275,20 @@ def log_of(event: Mapping[str, Any]) -> list[str]:
 
 
 def end_if_hopeless(record: logging.LogRecord) -> None:
-    """End the run where an error is a disk's or a damaged file's: other jobs would fail as well."""
+    """Stop the run for a disk error or a damaged file: other jobs would fail as well."""
     event = vars(record)
     kind = event.get("event")
-    # Before the Snakefile is read, what is told as an error is one of the command line.
+    # Before the Snakefile is read, an error is one of the command line.
     if Expected.read or kind != LogEvent.ERROR:
         give_up(disk.fault(record.getMessage()))
     if kind == LogEvent.JOB_ERROR:
         for path in event["log"]:
-            # The disk may have had no room for a reason.
+            # The disk may have had no space for the reason.
             give_up(reason(path) or disk.ask(Path(path).parent))
 
 
 def reason(log: str) -> str | None:
-    """What the last line of a failed job's log says, if it is no fault of a cell's numbers."""
+    """Return the last line of a failed job's log, unless it is about the numbers of a cell."""
     try:
         last = Path(log).read_text(encoding="utf-8", errors="replace").strip().rpartition("\n")[2]
     except OSError:
@@ -297,14 +297,14 @@ def reason(log: str) -> str | None:
 
 
 def give_up(line: str | None) -> None:
-    """End the run with a line, if there is one."""
+    """Stop the run with a line, if there is one."""
     if line is not None:
         interrupts.end(line, 1)
 
 
 def _read_config(template: Callable[..., Any], file: Any, **options: Any) -> Any:
-    """A config file, read as it stands; what else Snakemake reads with yte is left to it."""
-    # Not at the top, because `snakemake --version` needs none of it.
+    """Read a config file without executing Python; leave other uses of yte unchanged."""
+    # Not at the top, because `snakemake --version` does not need it.
     from sqrtdk.config import errors as config_errors
     from sqrtdk.config import yaml_reader
 
@@ -317,7 +317,7 @@ def _read_config(template: Callable[..., Any], file: Any, **options: Any) -> Any
 
 
 def clock(seconds: float) -> str:
-    """Seconds as m:ss or h:mm:ss.
+    """Format seconds as m:ss or h:mm:ss.
 
     >>> clock(75), clock(3700)
     ('1:15', '1:01:40')
@@ -330,12 +330,12 @@ def clock(seconds: float) -> str:
 def expect(
     shards: Mapping[str, float], targets: tuple[str, ...], refusal: str | None = None
 ) -> None:
-    """Tell the handler what the Snakefile found out."""
+    """Pass the Snakefile's state to the handler."""
     Expected.read, Expected.shards, Expected.targets = True, shards, targets
     Expected.refusal = refusal
 
 
 def keep_log(path: Path) -> None:
-    """From now on write the lines of progress to a file too. Raises OSError."""
+    """Also write the lines of progress to a file from now on. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     Expected.log = path.open("w", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What a run that was killed leaves behind, and how the next one clears it away."""
+"""Clean up after a run that was killed, when the next one starts."""
 
 import base64
 import binascii
@@ -8,13 +8,14 @@ from pathlib import Path
 from sqrtdk.storage import atomic, shard_files
 
 MARKERS = Path(".snakemake/incomplete")
-"""Snakemake's markers of files that are being made, named by the base64 of the file's path."""
+"""Folder of Snakemake's markers of unfinished files, named by the base64 of their paths."""
 
 
 def keep_finished(shards: Path) -> None:
-    """Take Snakemake's marker off every whole shard, which it would compute again.
+    """Remove Snakemake's marker of every whole shard, which it would otherwise compute again.
 
-    It marks a file until it has seen the job end. A shard's seal says more: it is written last.
+    Snakemake marks a file until it has seen the job end. A shard's seal is more precise: it is
+    written last.
     """
     for marker in MARKERS.rglob("*"):
         path = _marked(marker)
@@ -23,7 +24,7 @@ def keep_finished(shards: Path) -> None:
 
 
 def _marked(marker: Path) -> Path | None:
-    # Snakemake cuts long names into folders, each beginning with @.
+    # Snakemake splits long names into folders that begin with @.
     name = "".join(part.removeprefix("@") for part in marker.relative_to(MARKERS).parts)
     try:
         return Path(base64.b64decode(name, altchars=b"-_", validate=True).decode())
@@ -32,7 +33,7 @@ def _marked(marker: Path) -> Path | None:
 
 
 def sweep(folders: Iterable[Path]) -> None:
-    """Delete what was being written when a process was killed. Only with the lock held."""
+    """Delete temporary files of killed processes. Call this only with the lock held."""
     for folder in folders:
         for path in folder.rglob(f".*{atomic.PARTIAL}"):
             path.unlink(missing_ok=True)

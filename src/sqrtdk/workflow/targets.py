@@ -1,4 +1,4 @@
-"""What the Snakefile needs to know: the run, its shards, and what each rule depends on."""
+"""Describe the run for the Snakefile: its shards, and what each rule depends on."""
 
 import ast
 import hashlib
@@ -33,13 +33,13 @@ SHARDS = RESULTS / "shards"
 
 
 class Workflow:
-    """One run, as Snakemake's `config` describes it. Bad input raises WorkflowError."""
+    """One run, as described by Snakemake's `config`. Bad input raises WorkflowError."""
 
     def __init__(self, values: Mapping[str, Any], files: Sequence[Path] = ()) -> None:
         _prepare_jobs()
         arguments = sys.argv[1:]
         interrupts.install()
-        # Not a parameter of a rule: a new command line alone makes no result stale.
+        # Not a parameter of a rule, because a new command line alone makes no result stale.
         os.environ["SQRTDK_COMMAND"] = _shortened(shlex.join(["snakemake", *arguments]))
         try:
             if "" in arguments:
@@ -59,27 +59,27 @@ class Workflow:
             self.folder = RESULTS / self.name
             self._changed = self._check_what_is_there(files)
         except errors.ConfigError as error:
-            # Not WorkflowError: Snakemake would add lines about its own files to it.
+            # Not WorkflowError, because Snakemake would add lines about its own files.
             sys.exit(f"sqrtdk: {error}")
         except OSError as error:
             # A shard that cannot be read.
             sys.exit(disk.fault(str(error)) or f"sqrtdk: {error}")
         self.experiments = list(self.run.settings)
         self._lock: TextIO | None = None
-        # Once: what the run's own jobs take while it goes on is not to count again.
+        # Measured once, so that the memory of the run's own jobs does not count again.
         self._free = max(1, memory.free_memory())
         self._expect()
 
     def _check_what_is_there(self, files: Sequence[Path]) -> list[Path]:
-        """Name damaged shards whose cells are to be computed again, and return changed files."""
+        """Name damaged shards whose cells will be computed again, and return changed files."""
         damaged = {path for plan in self.plans.values() if plan.missing for path in plan.damaged}
         expected = {SHARDS / "exact" / name for specs in self.exact.values() for name in specs}
         sound = {path: shard_files.sound(path) for path in expected}
         damaged |= {path for path, at in sound.items() if at != path and not at.exists()}
         for path in sorted(damaged):
-            note = "is damaged; what it held is computed again, into another file"
+            note = "is damaged; its cells are computed again, into another file"
             print(f"sqrtdk: {path} {note}", file=sys.stderr)
-        # A configuration that was edited and is given back is no damage.
+        # A configuration that was edited and is passed with --configfile is not damage.
         given = {file.resolve() for file in files}
         changed = [path for path in guards.changed(self.folder) if path.resolve() not in given]
         for path in changed:
@@ -88,10 +88,11 @@ class Workflow:
 
     @property
     def request(self) -> str:
-        """The wanted configuration as a file, newer than config.yaml exactly if they differ.
+        """Return the requested configuration as a file.
 
-        So Snakemake notices a changed grid by time stamp alone, also where its own records are
-        gone, and nothing under results/ changes before a job runs.
+        It is newer than config.yaml exactly if they differ. So Snakemake notices a changed grid
+        from its time stamp alone, even if Snakemake's records are lost, and nothing under results/
+        changes before a job runs.
         """
         text = self.run.to_yaml()
         path = STATE / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.yaml"
@@ -104,15 +105,15 @@ class Workflow:
         return str(path)
 
     def measured(self, experiment: str) -> list[str]:
-        """The shards that hold an experiment's cells."""
+        """Return the shards that hold an experiment's cells."""
         return [str(path) for path in self.plans[experiment].shards]
 
     def expected(self, experiment: str) -> list[str]:
-        """The shards that hold an experiment's exact expectations."""
+        """Return the shards that hold an experiment's exact expectations."""
         return [str(shard_files.sound(SHARDS / "exact" / name)) for name in self.exact[experiment]]
 
     def slab(self, wildcards: Any) -> str:
-        """What one shard job measures, as JSON."""
+        """Return the slab of one shard job, as JSON."""
         return json.dumps(self._slab(wildcards))
 
     def _slab(self, wildcards: Any) -> planning.Slab:
@@ -120,15 +121,15 @@ class Workflow:
         try:
             return self.plans[wildcards.experiment].shards[path]
         except KeyError:
-            raise WorkflowError(f"sqrtdk: {path} is no shard of this configuration") from None
+            raise WorkflowError(f"sqrtdk: {path} is not a shard of this configuration") from None
 
     def points(self, wildcards: Any) -> str:
-        """The points of one shard of expectations, as JSON."""
+        """Return the points of one shard of expectations, as JSON."""
         name = shard_files.first_name(Path(f"{wildcards.points}.csv"))
         for specs in self.exact.values():
             if name in specs:
                 return json.dumps(specs[name])
-        raise WorkflowError(f"sqrtdk: {SHARDS}/exact/{name} is no shard of this configuration")
+        raise WorkflowError(f"sqrtdk: {SHARDS}/exact/{name} is not a shard of this configuration")
 
     def _expect(self) -> None:
         new = {
@@ -168,12 +169,12 @@ class Workflow:
         return [self.table(experiment, one) for one in EXPERIMENTS[experiment].table(name).needs]
 
     def wanted(self, experiment: str) -> list[str]:
-        """Return what the target of an experiment's name makes: its files and its companions'."""
+        """Return the files of the target with an experiment's name, and its companions' files."""
         belong = [x for x in self.experiments if EXPERIMENTS[x].companion_of == experiment]
         return [file for name in (experiment, *belong) for file in self.files(name)]
 
     def files(self, experiment: str) -> list[str]:
-        """Return every file of an experiment, so that what was deleted is made again."""
+        """Return every file of an experiment, so that deleted files are made again."""
         known, figures = EXPERIMENTS[experiment], self.figures(experiment)
         names = dict.fromkeys(
             (
@@ -192,10 +193,11 @@ class Workflow:
         ]
 
     def threads(self, wildcards: Any, cores: int | None) -> int:
-        """Return the cores of a shard job: so many that cells in memory at once fit into it.
+        """Return the cores that a shard job occupies, so that all of its cells fit into memory.
 
-        A job computes with one thread; what it holds beyond that keeps other jobs from starting.
-        `cores` are those of the run; on a cluster each job has a machine of its own, and None.
+        A job computes with one thread. The other cores that it occupies keep other jobs from
+        starting. `cores` are those of the run; on a cluster each job has its own machine, and this
+        is None.
         """
         memory = EXPERIMENTS[wildcards.experiment].memory
         if memory is None:
@@ -204,7 +206,7 @@ class Workflow:
         return max(1, math.ceil(share * (cores or 1)))
 
     def judging(self) -> list[str]:
-        """Return the tables that claims are judged by, of those that the run has."""
+        """Return the run's tables that the claims need."""
         others = [
             self.table(name, table)
             for name in self.experiments
@@ -214,8 +216,8 @@ class Workflow:
         return [*self.summaries(), *others]
 
     def answering(self) -> list[str]:
-        """Return the tables that the concept check is answered from, of those that the run has."""
-        # The questions are not loaded for it: they need pandas, and every start would wait for it.
+        """Return the run's tables that the concept check needs."""
+        # The questions are not loaded, because they need pandas, which would slow every start.
         return [
             self.table(name, table)
             for name in self.experiments
@@ -224,7 +226,7 @@ class Workflow:
         ]
 
     def verified(self) -> list[str]:
-        """Return the tables that are compared with the reference, of those that the run has."""
+        """Return the run's tables that are compared with the reference."""
         return [self.table("scaling", "runs")] if "scaling" in self.experiments else []
 
     def figures(self, experiment: str) -> list[str]:
@@ -258,7 +260,10 @@ class Workflow:
 
     def prose(self) -> list[str]:
         """Return the source files of the report, which prints their docstrings."""
-        modules = ("sqrtdk.report.__main__", *self._all_modules("claims", "questions", "section"))
+        modules = (
+            "sqrtdk.report.__main__",
+            *self._all_modules("claims", "questions", "pivot", "section"),
+        )
         files = {path for module in modules for path in code_digest.closure(module)}
         return sorted(os.path.relpath(path) for path in files)
 
@@ -273,7 +278,7 @@ class Workflow:
 
     def begin(self) -> None:
         """Take the lock of results/, or refuse a second run; open the progress log."""
-        # Snakemake put its handler over ours meanwhile.
+        # Snakemake has replaced our handler in the meantime.
         interrupts.install()
         try:
             RESULTS.mkdir(exist_ok=True)
@@ -283,7 +288,7 @@ class Workflow:
         except lock.LockedError as error:
             raise WorkflowError(
                 f"sqrtdk: another run is at work in {RESULTS}/ ({error}); wait for it or stop it, "
-                "then give this command again"
+                "then run this command again"
             ) from None
         written = [SHARDS, self.folder, RESULTS / "benchmarks"]
         link = guards.links_out(RESULTS, written)
@@ -291,7 +296,7 @@ class Workflow:
             raise WorkflowError(f"sqrtdk: {link} leads out of {RESULTS}/; nothing is written there")
         recovery.sweep(written)
         if self._changed:
-            # Nothing is to be drawn from it, and it may be somebody's work.
+            # Do not draw from the changed file, and do not overwrite it: it may be deliberate.
             raise WorkflowError(self._refusal())
         try:
             progress.keep_log(self.folder / "logs" / "progress.log")
@@ -301,15 +306,15 @@ class Workflow:
 
 def _prepare_jobs() -> None:
     """Set the environment variables that make jobs run this Python and this package's code."""
-    # Also where the environment is not activated.
+    # Works even if the environment is not activated.
     _put_first("PATH", str(Path(sys.executable).parent))
     source = os.environ["SQRTDK_SOURCE"] = str(code_digest.PACKAGE.parent)
     if {"{", "}"} & set(source):
-        # It takes the path of the Snakefile for a pattern.
+        # Snakemake uses the path of the Snakefile as a pattern.
         sys.exit(f"sqrtdk: {source}: Snakemake allows no braces in the name of a folder")
     _put_first("PYTHONPATH", source)
     threads.use_one()
-    # A notebook's or desktop's backend may not exist here.
+    # The backend of a notebook or desktop may not exist here.
     os.environ["MPLBACKEND"] = "agg"
     # Again, because Snakemake may run without the plugin that has done it.
     os.environ.update(home.variables(str(Path(".snakemake/cache").resolve())))
@@ -325,13 +330,13 @@ def _unwritable(error: OSError) -> WorkflowError:
 
 
 def _shortened(command: str) -> str:
-    # Every job has it in its environment, and Linux takes 128 KiB in one variable.
+    # Every job has it in its environment, and Linux limits a variable to 128 KiB.
     most = limits.MOST_BYTES // 4
     return command if len(command) <= most else f"{command[:most]}…"
 
 
 def _milliseconds(experiment: Experiment, slab: planning.Slab) -> float:
-    # A job starts in about half a second.
+    # A job takes about half a second to start.
     start, stop = slab["seeds"]
     each = experiment.seconds(slab) if experiment.seconds else 0.1
     return float(1000 * (0.5 + (stop - start) * each))
@@ -355,9 +360,9 @@ def _is_python(path: Path) -> bool:
 def compose(
     values: Mapping[str, Any], files: Sequence[Path] = (), arguments: Sequence[str] = ()
 ) -> config_run.Run:
-    """The run of Snakemake's config mapping, its config files and its command line.
+    """Return the run of Snakemake's config mapping, its config files and its command line.
 
-    Raises ConfigError, also for a key that stands twice: the last would win in silence.
+    Raises ConfigError, also for a repeated key: otherwise the last value would win silently.
     """
     for file in files:
         yaml_reader.read(file)
@@ -369,7 +374,7 @@ def compose(
             given[key] = _read(key, text, given.get(key))
     grammar = given.pop("hydra", "")
     if isinstance(grammar, str):
-        # Snakemake takes quotes from the ends of a value, also where only one of a pair is there.
+        # Snakemake strips quotes from the ends of a value, even if there is only one.
         grammar = dict(typed).get("hydra", grammar)
     if not isinstance(grammar, str):
         raise errors.refuse("hydra", grammar, "Hydra overrides in one string: hydra='d_k=16'")
@@ -382,10 +387,10 @@ def compose(
 
 
 def _read(key: str, text: str, default: Any) -> Any:
-    """Return the value of a `--config` entry, read as a config file is.
+    """Return the value of a `--config` entry, read like a config file.
 
-    `default` is what Snakemake made of the entry and of config files: a mapping keeps what only a
-    file says.
+    `default` is Snakemake's value of the entry and of config files. A mapping keeps the parts that
+    only a file has.
     """
     found = yaml_reader.read_typed(key, text)
     if isinstance(found, Mapping) and isinstance(default, Mapping):
@@ -394,7 +399,7 @@ def _read(key: str, text: str, default: Any) -> Any:
 
 
 def code(*modules: str) -> str:
-    """Return a file that changes exactly if the code behind some modules does.
+    """Return a file that changes exactly if the code behind `python -m module` does.
 
     The first one is run as `python -m`, the others are loaded by their names. Rules list the file
     as an input in place of the sources, so that an edited docstring, comment or error message runs
@@ -416,7 +421,7 @@ def code(*modules: str) -> str:
 
 
 def reference() -> str:
-    """The numbers that a run is compared with."""
+    """Return the reference numbers that a run is compared with."""
     return os.path.relpath(code_digest.REFERENCE)
 
 
@@ -424,11 +429,11 @@ PARTS = (
     *("float64", "float32", "primitives", "narrow", "accuracy"),
     *("memory", "workers", "starts", "whole"),
 )
-"""What `snakemake benchmark` measures, part by part."""
+"""The parts of `snakemake benchmark`."""
 
 
 def benchmarks(part: str) -> list[str]:
-    """What a part of the benchmarks depends on: what measures, and the code that is timed."""
+    """Return the inputs of a part of the benchmarks: the code that measures and the timed code."""
     own = [f"benchmarks/{name}.py" for name in ("contestants", "measure", "slabs")]
     timed = ["sqrtdk.experiments.scaling.measure", "sqrtdk.jobs.trace"]
     if part in ("starts", "whole"):
@@ -441,7 +446,7 @@ def benchmarks(part: str) -> list[str]:
 
 
 def pages() -> list[str]:
-    """The templates, styles and captions of the report."""
+    """Return the templates, styles and captions of the report."""
     folders = (code_digest.PACKAGE / "report", code_digest.PACKAGE / "experiments")
     files = (path for folder in folders for path in folder.rglob("*.*"))
     return sorted(os.path.relpath(path) for path in files if path.suffix not in (".py", ".pyc"))

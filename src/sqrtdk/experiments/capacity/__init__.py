@@ -1,1 +1,1 @@
-"""The experiment `capacity`."""
+"""The capacity of a fixed vector, against the size of the state."""

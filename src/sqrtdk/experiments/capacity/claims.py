@@ -1,4 +1,4 @@
-"""Judge the claim about what a fixed vector holds."""
+"""Judge the claim about the capacity of a fixed vector."""
 
 from typing import NamedTuple
 
@@ -28,8 +28,8 @@ from sqrtdk.stats.wording import estimate, percent
 class _Size(NamedTuple):
     """The fixed vector of one size, at the learning rate with the best accuracy.
 
-    `answers` is whether it answers at some rate, `fails` whether it does not at any. `settled` is
-    whether it has learnt something and the second half of the training added little, and `edge`
+    `answers` is whether it answers at some rate, `fails` whether it fails at every rate. `settled`
+    is whether it has learnt something and the second half of the training added little, and `edge`
     whether the rate is at an end of the grid.
     """
 
@@ -43,12 +43,12 @@ class _Size(NamedTuple):
 
     @property
     def too_small(self) -> bool | None:
-        """Whether it fails, and more training would not change that."""
+        """Return whether it fails, and more training would not change that."""
         return every((self.fails, self.settled))
 
     @property
     def text(self) -> str:
-        """What it reaches, in words."""
+        """Return its accuracy, in words."""
         rise = estimate(points_of(self.gain))
         return f"{percent(self.accuracy)} at hidden = {self.hidden} ({rise} points gained)"
 
@@ -85,7 +85,7 @@ def _sizes(table: pd.DataFrame) -> list[_Size]:
 
 
 def capacity(whole: Whole) -> Reading:
-    """Judge whether the smallest fixed vector is too small where a larger one answers."""
+    """Judge whether the smallest fixed vector is too small while a larger one answers."""
     table = last_step(whole.table)
     sizes = _sizes(table)
     if len(sizes) < 2:

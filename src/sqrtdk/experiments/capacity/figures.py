@@ -14,7 +14,7 @@ from sqrtdk.figures.panels import Panel
 
 
 def build_hidden(tables: Tables) -> Figure:
-    """Draw accuracy and what the second half of training adds, a panel for each learning rate."""
+    """Draw accuracy and the gain in the second half of training, a panel for each learning rate."""
     table = by_reader(at_end(tables["summary"]))
     steps = int(table["step"].max())
 

@@ -1,1 +1,1 @@
-"""The experiment `encoder_decoder`."""
+"""A fixed vector or attention over all states, against source length."""

@@ -20,7 +20,7 @@ from sqrtdk.stats.series import Whole
 from sqrtdk.stats.wording import percent
 
 LONG = 16
-"""A source length at which a fixed vector has to fail; a grid that ends below cannot deny it."""
+"""Source length at which a fixed vector must fail; a grid that ends below cannot refute it."""
 
 
 # Source length

@@ -13,6 +13,7 @@ EXPERIMENT = Experiment(
     columns=measure.COLUMNS,
     cells=measure.cells,
     batched_axes=measure.WITHIN,
+    references="encoder_decoder/references.html.j2",
     memory=measure.memory,
     seconds=measure.seconds,
     figures=(

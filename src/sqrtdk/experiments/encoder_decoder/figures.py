@@ -23,7 +23,7 @@ LOOKS = {
     "scaled_dot": Look(FIXED["on"], "s"),
     UNASKED: Look(INK, "", dashed=True),
 }
-"""Of the readers; dot products have the colours of scaling off and on."""
+"""Looks of the readers; dot products have the colours of scaling off and on."""
 
 SAYS_UNASKED = (
     "most frequent value (dashed): what always answering with the most frequent value of the "
@@ -43,7 +43,7 @@ def by_reader(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def looks_of(table: pd.DataFrame) -> dict[str, Look]:
-    """Return the looks of the arms of a table."""
+    """Return the looks of the lines of a table."""
     return {name: look for name, look in LOOKS.items() if name in set(table["arm"])}
 
 
@@ -54,7 +54,7 @@ def at_end(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def build_ends(table: pd.DataFrame, x: Key, across: str, where: Sequence[str]) -> Figure:
-    """Draw accuracy at the end of training, and steps to 90 % where every seed got there."""
+    """Draw accuracy at the end of training, and steps to 90 % if every seed reached it."""
     table = by_reader(at_end(table))
     shares = table[table["metric"] == "reached_90"]
     at = [x.name, across, *where, "reader"]

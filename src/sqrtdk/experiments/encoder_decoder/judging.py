@@ -1,6 +1,6 @@
-"""Judge the claims about encoder and decoder.
+"""Helpers for judging the claims about encoder and decoder.
 
-The rules in words are in `claims`, next to the sentences.
+The sentences and their rules in words are in `experiments.chapter`.
 """
 
 from collections.abc import Mapping
@@ -15,14 +15,14 @@ from sqrtdk.stats.intervals import Estimate, MissingError
 from sqrtdk.stats.wording import estimate
 
 CHANCE = 1 / N_VALUES
-"""Accuracy of an answer that knows nothing of its sequence."""
+"""Accuracy of an answer that does not use its sequence."""
 
 SETTLED = 0.05
-"""Training has settled where the second half of its steps adds less than this to the accuracy."""
+"""Training has settled if the second half of its steps adds less than this to the accuracy."""
 
 
 def curves_of(table: pd.DataFrame, metric: str, x: str) -> dict[str, dict[int, Estimate]]:
-    """Return a metric by reader and by x."""
+    """Return a metric by reader and x."""
     found: dict[str, dict[int, Estimate]] = {}
     for row in table[table["metric"] == metric].sort_values(x).to_dict("records"):
         value = Estimate(row["mean"], row["ci_low"], row["ci_high"])
@@ -44,9 +44,9 @@ def need(curves: Mapping[str, Any], *readers: str) -> None:
 
 
 def is_settled(gain: Estimate | None, accuracy: Estimate, level: float) -> bool | None:
-    """Return whether training has settled: surely above a level, and surely rising no more.
+    """Return whether training has settled: surely above a level, and surely not rising any more.
 
-    What is at the level has learnt nothing yet, and may still begin to.
+    A run at the level has not learnt anything yet, and may still start to.
     """
     if gain is None:
         return None
@@ -54,7 +54,7 @@ def is_settled(gain: Estimate | None, accuracy: Estimate, level: float) -> bool 
 
 
 def why(accuracy: Estimate, gain: Estimate | None, chance: Estimate) -> str:
-    """Return what is known of why a fixed vector fails: its size, or that it is not trained yet."""
+    """Say why a fixed vector may fail: its size, or too little training."""
     if past(accuracy, chance.high, above=True) is not True:
         return (
             "the fixed vector is then no better than the most frequent value, so that it may be "
@@ -66,7 +66,7 @@ def why(accuracy: Estimate, gain: Estimate | None, chance: Estimate) -> str:
 
 
 def added(gain: Estimate | None) -> str:
-    """Word what training beyond a point added."""
+    """Describe the gain of the second half of training."""
     if gain is None:
         return ""
     return f", the second half of which adds {estimate(points_of(gain))} percentage points"

@@ -1,7 +1,8 @@
 """Encoder and decoder: a fixed vector or attention over all states, against source length.
 
-A slab is one combination of length, score width, state size and learning rate; its cells are
-readers × seeds, a row for each logged step. Some seeds are trained at once, which changes no digit.
+A slab is one combination of length, score width, state size and learning rate. Its cells are
+readers × seeds, with a row for each logged step. Some seeds are trained together, which changes no
+digit.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +22,7 @@ from sqrtdk.storage.tables import Row
 READER = Key(
     "reader",
     "choice",
-    "What the answer is read from: the last state alone (fixed), or all states through attention "
+    "How the answer is computed: from the last state only (fixed), or all states through attention "
     "with additive, dot-product or scaled dot-product scores.",
     choices=model.READERS,
 )
@@ -30,7 +31,7 @@ D_K = Key(
     "d_k",
     "whole",
     "Score width: dimension of each query and key vector of the attention, and of the hidden "
-    "layer of additive scores. Nothing to the fixed vector.",
+    "layer of additive scores. No effect on the fixed vector.",
     "dimensions",
 )
 HIDDEN = Key(
@@ -53,18 +54,18 @@ KEYS: tuple[Key, ...] = (*AXES, STEPS, BATCH, LOG_EVERY)
 WITHIN: tuple[str, ...] = ("reader",)
 
 SOLVED = 0.9
-"""Accuracy from which on the task counts as learnt."""
+"""Accuracy from which the task counts as learnt."""
 
 GAIN = Column(
     "accuracy_gain",
-    "By how much the accuracy is higher than at the last logged step of the first half of these "
-    "steps: near 0 where training has settled. Empty before the first step.",
+    "Gain of the accuracy compared with the last logged step of the first half of these "
+    "steps: near 0 if training has settled. Empty before the first step.",
     "difference of shares",
     optional=True,
 )
 
 TOGETHER = 8
-"""Seeds that are trained at once."""
+"""Number of seeds that are trained together."""
 
 UNASKED = Column(
     "unasked_accuracy",
@@ -79,7 +80,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("step", "Training steps done.", read=int, axis=True),
     Column(
         "accuracy",
-        f"Share of {recall.HELD_OUT} held-out sequences that are answered rightly; chance is "
+        f"Share of {recall.HELD_OUT} held-out sequences that are answered correctly; chance is "
         f"1/{recall.N_VALUES}.",
         "share",
         counted=(recall.HELD_OUT,),
@@ -90,14 +91,14 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "reached_90",
         f"1 if the accuracy was {SOLVED} or more at this or an earlier logged step, else 0; the "
-        "mean over seeds is the share of them that got there.",
+        "mean over seeds is the share of seeds that reached it.",
         "share",
         counted=(1,),
     ),
     Column(
         "steps_to_90",
         f"First logged step at which the accuracy was {SOLVED} or more. Empty as long as it was "
-        "not, so that a mean is over the seeds that got there alone.",
+        "not, so that a mean is only over the seeds that reached it.",
         "steps",
         optional=True,
     ),
@@ -131,51 +132,51 @@ COLUMNS: tuple[Column, ...] = (
 
 
 def memory(slab: dict[str, Any]) -> int:
-    """Bytes that the seeds that are trained at once take at their peak."""
+    """Return the peak memory, in bytes, of the seeds that are trained together."""
     return peak(slab, states=3, layers=1)
 
 
 def peak(slab: dict[str, Any], *, states: int, layers: int) -> int:
-    """The same where an evaluation holds so many arrays as large as the states and as `match`."""
+    """Return that memory for an evaluation with this many arrays like the states and `match`."""
     length, n, batch = slab["length"], slab["hidden"], slab["batch"]
     readers = slab["reader"]
     d_k = 0 if set(readers) == {"fixed"} else slab["d_k"]
     # Only the additive score has a layer for each state.
     match = d_k if "additive" in readers else 0
     rows, held = length * batch, length * recall.HELD_OUT
-    # What training keeps while the held-out sequences are evaluated; backpropagation needs seven
-    # arrays as large as the states, but not at the same time.
+    # Training keeps its arrays while the held-out sequences are evaluated. Backpropagation needs
+    # seven arrays as large as the states, but not at the same time.
     evaluation = rows * (n + match) + held * (states * n + layers * match)
     evaluation += recall.HELD_OUT * (1 + layers) * d_k
     ones = max(recall.N_VALUES, length if length <= model.FEW else 0)
     training = rows * (7 * n + match + ones)
     # Parameters, two moments, gradient, scratch, and the gradient's parts.
     weights = 6 * (n * (2 * n + d_k + 2 * length + 2 * recall.N_VALUES) + length * d_k)
-    # Keys and values: of a chunk of batches and of the held-out sequences, whose values are counted
-    # once; and one run's as they are drawn.
+    # Keys and values of a chunk of batches and of the held-out sequences, whose values are counted
+    # once, and those of one run while they are drawn.
     drawn = (2 + 2 / TOGETHER) * recall.CHUNK * rows + 3 * held
     blocks = 2 * model.BLOCK
     return int(8 * (TOGETHER * (max(evaluation, training) + weights + drawn) + blocks))
 
 
 def seconds(slab: dict[str, Any]) -> float:
-    """About how long one seed of a slab takes on one core."""
+    """Return the approximate time of one seed of a slab on one core."""
     width = slab["hidden"] + slab["d_k"] / 2
     step = 1e-4 + 1.2e-8 * slab["batch"] * slab["length"] * width
     return float(len(slab["reader"]) * slab["steps"] * step)
 
 
 def cells(slab: dict[str, Any]) -> Iterator[Cell]:
-    """The cells of one slab, reader by reader."""
+    """Return the cells of one slab, reader by reader."""
     return trained_together(slab, measure)
 
 
 def trained_together(
     slab: dict[str, Any], measure: Callable[..., list[list[Row]]]
 ) -> Iterator[Cell]:
-    """The cells of a slab of models; `measure` gives the rows of each of some seeds.
+    """Yield the cells of a slab of models; `measure` returns the rows of each of several seeds.
 
-    Seeds are trained together, when the first of them is asked for.
+    Seeds are trained together, on the first use of one of them.
     """
     names = [key.name for key in AXES if key.name not in ("reader", "seed")]
     training = {key.name: slab[key.name] for key in KEYS if not key.axis and key.name in slab}
@@ -191,7 +192,7 @@ def trained_together(
 
 
 def measure(reader: str, seeds: Sequence[int], *, length: int, **training: Any) -> list[list[Row]]:
-    """The rows of each seed, one a logged step."""
+    """Return the rows of each seed, one a logged step."""
     data = recall.held_out(seeds, length)
     unasked = recall.unasked_accuracy(data.values)
     first = np.full(len(seeds), np.nan)
@@ -216,7 +217,7 @@ def measure(reader: str, seeds: Sequence[int], *, length: int, **training: Any) 
 
 
 def evaluate(found: model.Forward, data: model.Sequences) -> dict[str, Floats]:
-    """Metrics of the held-out sequences after a forward pass, each [n_runs]."""
+    """Return metrics of the held-out sequences after a forward pass, each [n_runs]."""
     loss, _ = model.cross_entropy(found.logits, data.answer)
     accuracy = np.mean(np.argmax(found.logits, axis=-1) == data.answer, axis=-1)
     result = {"accuracy": accuracy, "loss": loss}

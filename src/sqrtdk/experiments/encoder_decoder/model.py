@@ -1,15 +1,15 @@
 """A recurrent encoder and its readers, forward and backward, on NumPy arrays.
 
-An encoder of tanh units reads pairs of a key and a value, a reader makes one context vector of its
-states, and a head with one hidden layer answers a question about one pair. The readers: the last
-state alone, a fixed vector (Sutskever et al. 2014), or attention over all states with additive
-scores (Bahdanau et al. 2015), dot products (Luong et al. 2015) or scaled ones (Vaswani et al.
-2017, section 3.2.1).
+An encoder of tanh units reads pairs of a key and a value, a reader computes one context vector from
+its states, and a head with one hidden layer answers a question about one pair. The readers are the
+last state alone, a fixed vector (Sutskever et al. 2014), or attention over all states with additive
+scores (Bahdanau et al. 2015), dot products (Luong et al. 2015) or scaled dot products (Vaswani et
+al. 2017, section 3.2.1).
 
-Everything has a leading axis of runs, independent models with data of their own, so that one array
-operation serves many seeds; what a run computes never depends, not even in its last bit, on the
-runs beside it. Further axes: length (time), batch, n (units of a state), d_k (score width), n_keys
-and n_values (symbols). Gradients are written out by hand, through time.
+Everything has a leading axis of runs: independent models with their own data, so that one array
+operation serves many seeds. Not even the last bit of a run depends on the other runs. Further axes:
+length (time), batch, n (units of a state), d_k (score width), n_keys and n_values (symbols).
+Gradients are derived by hand, through time.
 """
 
 from typing import NamedTuple, TypeAlias
@@ -23,16 +23,17 @@ from sqrtdk.core.gradients import softmax_backward
 Ints: TypeAlias = NDArray[np.integer]
 
 Parameters: TypeAlias = dict[str, Floats]
-"""By name, each [n_runs, ...]; see `shapes`."""
+"""Parameters by name, each [n_runs, ...]; see `shapes`."""
 
 READERS = ("fixed", "additive", "dot", "scaled_dot")
 
 BLOCK = 2**16
-"""Numbers of the additive score that are worked on at once: half a MiB, which a cache holds."""
+"""Entries of the additive score that are processed at once: half a MiB, which fits a cache."""
 
 FEW = 32
-"""Up to so many symbols a product with ones and zeros sums faster than bins. The zeros of more take
-memory as the square of the length. Changes the order of a sum."""
+"""Number of symbols up to which a product with ones and zeros sums faster than bins. For more
+symbols the memory of the zeros would grow with the square of the length. Changes the order of a
+sum."""
 
 
 class Sequences(NamedTuple):
@@ -47,12 +48,12 @@ class Sequences(NamedTuple):
 
     @property
     def question(self) -> Ints:
-        """The key of the pair that is asked about, [n_runs, batch]."""
+        """Return the key that the question names, [n_runs, batch]."""
         return _at(self.keys, self.asked)
 
     @property
     def answer(self) -> Ints:
-        """Its value, [n_runs, batch]."""
+        """Return the value of that key, [n_runs, batch]."""
         return _at(self.values, self.asked)
 
 
@@ -64,10 +65,10 @@ def _at(symbols: Ints, position: Ints) -> Ints:
 def shapes(
     reader: str, *, n_keys: int, n_values: int, n: int, d_k: int
 ) -> dict[str, tuple[int, int]]:
-    """The parameters of a model and their shapes without the axis of runs.
+    """Return the parameters of a model and their shapes without the axis of runs.
 
-    `e_` are embeddings, a row for each symbol; `w_` are matrices that rows are multiplied with;
-    `b_` are biases; `v_a` makes a number of the additive score.
+    `e_` are embeddings, a row for each symbol; `w_` are matrices that multiply rows from the right;
+    `b_` are biases; `v_a` reduces the additive score to a number.
 
     >>> shapes("dot", n_keys=2, n_values=3, n=5, d_k=7)["w_k"]
     (5, 7)
@@ -88,7 +89,7 @@ class Forward(NamedTuple):
 
     states   [n_runs, length, batch, n]
     query    [n_runs, batch, d_k]
-    match    what a score is made of. dot: the query as a vector of the states' space, [n_runs,
+    match    input of a score. dot: the query as a vector in the space of the states, [n_runs,
              batch, n]; additive: tanh(query + key), [n_runs, length, batch, d_k]
     scores   of attention, after scaling, [n_runs, batch, length]
     weights  softmax of them
@@ -113,7 +114,7 @@ def forward(reader: str, parameters: Parameters, data: Sequences) -> Forward:
 
 
 def encode(parameters: Parameters, data: Sequences) -> Floats:
-    """The states h_t = tanh(e_key + e_value + b_h + h_{t-1} w_h), from h_0 = 0."""
+    """Return the states h_t = tanh(e_key + e_value + b_h + h_{t-1} w_h), from h_0 = 0."""
     runs = np.arange(len(data.keys))[:, np.newaxis, np.newaxis]
     states = parameters["e_key"][runs, data.keys] + parameters["e_value"][runs, data.values]
     states += parameters["b_h"][:, np.newaxis]
@@ -138,8 +139,8 @@ def read(reader: str, parameters: Parameters, states: Floats, question: Ints) ->
         if reader == "additive":
             match, scores = _additive(parameters, states, query)
         else:
-            # q · (h w_k) = (q w_kᵀ) · h: a product of width d_k for a query, none for a state.
-            match = query @ _turned(parameters["w_k"])
+            # q · (h w_k) = (q w_kᵀ) · h: one product of width d_k for a query, none for a state.
+            match = query @ _transpose(parameters["w_k"])
             scores = np.vecdot(states, match[:, np.newaxis]) * _scale(reader, parameters)
         scores = _last(scores)
         weights = softmax(scores)
@@ -156,7 +157,7 @@ def _scale(reader: str, parameters: Parameters) -> float:
 
 
 def _additive(parameters: Parameters, states: Floats, query: Floats) -> tuple[Floats, Floats]:
-    """tanh(query + key) and its product with v_a, [n_runs, length, batch, ...]."""
+    """Return tanh(query + key) and its product with v_a, [n_runs, length, batch, ...]."""
     n_runs, length, batch, _ = states.shape
     match = np.empty((n_runs, length, batch, query.shape[-1]))
     scores = np.empty((n_runs, length, batch, 1))
@@ -176,7 +177,7 @@ def _blocks(match: Floats) -> list[tuple[int, slice]]:
 
 
 def cross_entropy(logits: Floats, answer: Ints) -> tuple[Floats, Floats]:
-    """Mean over the batch of -ln p(answer), in nats [n_runs], and its gradient by the logits.
+    """Return the mean of -ln p(answer) over the batch, in nats [n_runs], and its logit gradient.
 
     >>> loss, _ = cross_entropy(np.zeros((1, 1, 4)), np.array([[2]]))
     >>> loss.round(4)
@@ -195,7 +196,7 @@ def cross_entropy(logits: Floats, answer: Ints) -> tuple[Floats, Floats]:
 def backward(
     reader: str, parameters: Parameters, data: Sequences, found: Forward, d_logits: Floats
 ) -> Parameters:
-    """Gradients of all parameters, for a gradient [n_runs, batch, n_values] by the logits."""
+    """Return the gradients of all parameters for logit gradients [n_runs, batch, n_values]."""
     d_states, gradients = read_backward(reader, parameters, data.question, found, d_logits)
     states = found.states
     _, inputs = through_time(parameters, states, d_states)
@@ -203,7 +204,7 @@ def backward(
     return gradients | {
         "e_key": _by_symbol(data.keys, rows, len(parameters["e_key"][0])),
         "e_value": _by_symbol(data.values, rows, len(parameters["e_value"][0])),
-        "w_h": _turned(_rows(states[:, :-1])) @ _rows(inputs[:, 1:]),
+        "w_h": _transpose(_rows(states[:, :-1])) @ _rows(inputs[:, 1:]),
         "b_h": np.sum(rows, axis=1, keepdims=True),
     }
 
@@ -211,19 +212,19 @@ def backward(
 def read_backward(
     reader: str, parameters: Parameters, question: Ints, found: Forward, d_logits: Floats
 ) -> tuple[Floats, Parameters]:
-    """Gradient by the states through the reader alone, and of the reader's and head's parameters.
+    """Return the gradient of the states through the reader only, and those of reader and head.
 
-    What flows from a state to the states after it is left to `through_time`.
+    The path from a state to later states is left to `through_time`.
     """
     states, weights = found.states, found.weights
-    d_layer = (d_logits @ _turned(parameters["w_y"])) * (1.0 - found.hidden**2)
-    d_context = d_layer @ _turned(parameters["w_c"])
-    asked = _turned(_one_hot(question, len(parameters["e_question"][0])))
+    d_layer = (d_logits @ _transpose(parameters["w_y"])) * (1.0 - found.hidden**2)
+    d_context = d_layer @ _transpose(parameters["w_c"])
+    asked = _transpose(_one_hot(question, len(parameters["e_question"][0])))
     gradients = {
-        "w_c": _turned(found.context) @ d_layer,
+        "w_c": _transpose(found.context) @ d_layer,
         "e_question": asked @ d_layer,
         "b_r": np.sum(d_layer, axis=1, keepdims=True),
-        "w_y": _turned(found.hidden) @ d_logits,
+        "w_y": _transpose(found.hidden) @ d_logits,
         "b_y": np.sum(d_logits, axis=1, keepdims=True),
     }
     if reader == "fixed":
@@ -241,14 +242,14 @@ def read_backward(
         d_states += d_scores * found.match[:, np.newaxis]
         d_match = np.sum(d_scores * states, axis=1)
         d_query = d_match @ parameters["w_k"]
-        gradients["w_k"] = _turned(d_match) @ found.query
+        gradients["w_k"] = _transpose(d_match) @ found.query
     return d_states, gradients | {"w_q": asked @ d_query}
 
 
 def _additive_backward(
     parameters: Parameters, found: Forward, d_scores: Floats, d_states: Floats
 ) -> tuple[Floats, Parameters]:
-    """Gradient by the query and of w_k and v_a; that by the states is added to `d_states`."""
+    """Return gradients of the query, w_k and v_a; add the gradient of the states to `d_states`."""
     d_query = np.zeros_like(found.query)
     d_w_k, d_v_a = (np.zeros_like(parameters[name]) for name in ("w_k", "v_a"))
     for run, times in _blocks(found.match):
@@ -266,12 +267,12 @@ def _additive_backward(
 
 
 def through_time(parameters: Parameters, states: Floats, d_states: Floats) -> tuple[Floats, Floats]:
-    """The total gradient by each state, through all later ones, and that before its tanh.
+    """Return the total gradient of each state, through all later ones, and the one before its tanh.
 
     Backpropagation through time: δ_t = d_t + (1 - h_{t+1}²) δ_{t+1} w_hᵀ. Shapes as the states'.
     """
     total, inputs = d_states.copy(), 1.0 - states**2
-    w_back = np.ascontiguousarray(_turned(parameters["w_h"]))
+    w_back = np.ascontiguousarray(_transpose(parameters["w_h"]))
     for t in reversed(range(states.shape[1])):
         if t + 1 < states.shape[1]:
             total[:, t] += inputs[:, t + 1] @ w_back
@@ -280,10 +281,10 @@ def through_time(parameters: Parameters, states: Floats, d_states: Floats) -> tu
 
 
 def state_jacobian(reader: str, parameters: Parameters, data: Sequences) -> Floats:
-    """Norms of the derivative of the answer's logits by each state, [n_runs, length, batch].
+    """Return norms of the derivative of the logits with respect to each state.
 
-    The Frobenius norm of ∂ logits / ∂ h_t, an n_values x n matrix for each sequence: the total
-    derivative, through the reader and through all states after h_t.
+    The result [n_runs, length, batch] is the Frobenius norm of ∂ logits / ∂ h_t, an n_values x n
+    matrix for each sequence: the total derivative, through the reader and all states after h_t.
     """
     found = forward(reader, parameters, data)
     squares = np.zeros(found.states.shape[:-1])
@@ -300,38 +301,38 @@ def state_jacobian(reader: str, parameters: Parameters, data: Sequences) -> Floa
 # Axes
 
 
-def _turned(x: Floats) -> Floats:
+def _transpose(x: Floats) -> Floats:
     return np.swapaxes(x, -1, -2)
 
 
 def _last(x: Floats) -> Floats:
-    """[n_runs, length, batch] to [n_runs, batch, length], as softmax takes it."""
+    """Turn [n_runs, length, batch] into [n_runs, batch, length], the axes of the softmax."""
     return np.ascontiguousarray(np.swapaxes(x, 1, 2))
 
 
 def _over_states(x: Floats) -> Floats:
-    """[n_runs, batch, length] to [n_runs, length, batch, 1], as it multiplies the states."""
+    """Turn [n_runs, batch, length] into [n_runs, length, batch, 1], to multiply the states."""
     return np.ascontiguousarray(np.swapaxes(x, 1, 2))[..., np.newaxis]
 
 
 def _rows(x: Floats) -> Floats:
-    """[n_runs, length, batch, n] to [n_runs, length * batch, n]."""
+    """Turn [n_runs, length, batch, n] into [n_runs, length * batch, n]."""
     n_runs, length, batch, n = x.shape
     return x.reshape(n_runs, length * batch, n)
 
 
 def _by_symbol(symbols: Ints, rows: Floats, count: int) -> Floats:
-    """Sums of the rows [n_runs, length * batch, n] of each symbol, [n_runs, count, n]."""
+    """Sum the rows [n_runs, length * batch, n] of each symbol, [n_runs, count, n]."""
     if count <= FEW:
-        return _turned(_rows(_one_hot(symbols, count))) @ rows
+        return _transpose(_rows(_one_hot(symbols, count))) @ rows
     found = np.empty((len(rows), count, rows.shape[-1]))
     for run, unit in np.ndindex(len(rows), rows.shape[-1]):
-        # One row after the other: the order of a sum is the same whatever is trained beside it.
+        # Row by row, so that the order of a sum does not depend on the other runs.
         found[run, :, unit] = np.bincount(symbols[run].ravel(), rows[run, :, unit], count)
     return found
 
 
 def _one_hot(symbols: Ints, count: int) -> Floats:
-    """Symbols [...] to [..., count]."""
+    """Turn symbols [...] into one-hot vectors [..., count]."""
     found: Floats = (symbols[..., np.newaxis] == np.arange(count)).astype(float)
     return found

@@ -1,9 +1,9 @@
-"""The recall task, and training the models of `recurrent` on it.
+"""The associative recall task, and training the models of `encoder_decoder.model` on it.
 
 A sequence has one pair for each of its keys: as many keys as it is long, in random order, each
 with a random value. The question names a key, the answer is its value. Nothing of a sequence can
-be left out, and a model that keeps only which values occurred is right as often as the most
-frequent value is (`unasked_accuracy`).
+be left out. A model that keeps only which values occurred is correct as often as the most frequent
+value is (`unasked_accuracy`).
 
 Streams of random numbers are keyed by seed and array, never by reader: all readers of a seed see
 the same sequences and start from the same encoder and head.
@@ -22,13 +22,13 @@ from sqrtdk.experiments.encoder_decoder import model
 from sqrtdk.experiments.encoder_decoder.model import Ints, Parameters, Sequences
 
 N_VALUES = 8
-"""Symbols that a value is one of; chance is 1/8."""
+"""Number of possible values; chance is 1/8."""
 
 HELD_OUT = 128
-"""Sequences of a seed that its accuracy is measured on, drawn apart from those of the training."""
+"""Number of sequences of a seed for measuring accuracy, drawn from separate streams."""
 
 CHUNK = 64
-"""Training batches that are drawn at once. Changes memory, never a number."""
+"""Training batches that are drawn at once. Affects memory, never a result."""
 
 # The position of a name is part of a stream's key: append, never reorder.
 _ARRAYS = (
@@ -39,8 +39,8 @@ _ARRAYS = (
 
 
 def stream(array: str, seed: int) -> np.random.Generator:
-    """The random stream of one array of one seed, counter-based (Salmon et al. 2011)."""
-    # Not the entropy of `inputs.stream`, so that no two streams of the project are the same.
+    """Return the random stream of one array of one seed, counter-based (Salmon et al. 2011)."""
+    # Not the entropy of `input_laws.stream`, so that no two streams of the project are the same.
     key = np.random.SeedSequence(1, spawn_key=(seed, _ARRAYS.index(array)))
     return np.random.Generator(np.random.Philox(key))
 
@@ -49,12 +49,12 @@ def stream(array: str, seed: int) -> np.random.Generator:
 
 
 def batches(seeds: Sequence[int], *, length: int, batch: int, held: bool) -> Iterator[Sequences]:
-    """Endless batches of sequences, one run a seed; `held` ones are of streams of their own."""
+    """Yield batches of sequences endlessly, one run a seed; `held` ones have their own streams."""
     prefix = "held_" if held else ""
     streams = [
         [stream(f"{prefix}{name}", seed) for name in ("keys", "values", "asked")] for seed in seeds
     ]
-    # Of the held-out ones a single batch is asked for.
+    # Only one held-out batch is used.
     chunk = 1 if held else CHUNK
     while True:
         drawn = _draw(streams, (chunk, batch, length))
@@ -65,9 +65,9 @@ def batches(seeds: Sequence[int], *, length: int, batch: int, held: bool) -> Ite
 
 
 def _draw(streams: list[list[np.random.Generator]], shape: tuple[int, int, int]) -> list[Ints]:
-    """Keys and values [chunk, n_runs, length, batch] and the pairs asked, [chunk, n_runs, batch].
+    """Draw keys and values [chunk, n_runs, length, batch] and questions [chunk, n_runs, batch].
 
-    Run by run into its place, so that no second copy of them all is made.
+    Each run is drawn into its place, so that no second copy is needed.
     """
     chunk, batch, length = shape
     keys, values = (np.empty((chunk, len(streams), length, batch), dtype=int) for _ in range(2))
@@ -80,15 +80,15 @@ def _draw(streams: list[list[np.random.Generator]], shape: tuple[int, int, int])
 
 
 def held_out(seeds: Sequence[int], length: int) -> Sequences:
-    """The sequences that accuracy is measured on, one run a seed."""
+    """Return the sequences for measuring accuracy, one run a seed."""
     return next(batches(seeds, length=length, batch=HELD_OUT, held=True))
 
 
 def unasked_accuracy(values: Ints) -> Floats:
-    """Share of the pairs that have the most frequent value of their sequence, [n_runs].
+    """Return the share of the pairs that have the most frequent value of their sequence, [n_runs].
 
-    How often that value is the answer, expected over which pair is asked about: the best answer
-    of who knows all values [n_runs, length, batch] but not whose they are.
+    This is the accuracy of always answering with the most frequent of the values
+    [n_runs, length, batch], the best answer that does not use the keys.
 
     >>> unasked_accuracy(np.array([[[3], [5], [3], [1]]]))
     array([0.5])
@@ -104,10 +104,10 @@ def unasked_accuracy(values: Ints) -> Floats:
 def initial(
     reader: str, seeds: Sequence[int], *, length: int, n: int, d_k: int
 ) -> tuple[Floats, Parameters]:
-    """Initial parameters as one array [n_runs, count], and by name as views of it.
+    """Draw initial parameters as one array [n_runs, count], and return views of it by name.
 
-    Normal, with variance 1 over the rows that a matrix sums, so that queries and the sum of the
-    embeddings have entries of variance 1; biases are 0.
+    They are normal, with variance 1 over the rows that a matrix sums, so queries and the sum of the
+    embeddings have entries of variance 1. Biases are 0.
     """
     shapes = model.shapes(reader, n_keys=length, n_values=N_VALUES, n=n, d_k=d_k)
     deviation = {"w_q": 1.0, "e_question": 1.0, "v_a": d_k**-0.5, "b_h": 0, "b_r": 0, "b_y": 0}
@@ -122,7 +122,7 @@ def initial(
 
 
 def views(flat: Floats, shapes: dict[str, tuple[int, int]]) -> Parameters:
-    """Parts of an array [n_runs, count], by name and in these shapes."""
+    """Return parts of an array [n_runs, count], by name and in these shapes."""
     found, start = {}, 0
     for name, shape in shapes.items():
         stop = start + math.prod(shape)
@@ -132,9 +132,9 @@ def views(flat: Floats, shapes: dict[str, tuple[int, int]]) -> Parameters:
 
 
 class Moment(NamedTuple):
-    """Training at one step: the parameters, which training goes on to change in place.
+    """Training at one step: the parameters, which later steps change in place.
 
-    `grad_norm` [n_runs] is the norm of the gradient by all parameters, of the batch of this step.
+    `grad_norm` [n_runs] is the norm of the gradient of all parameters for the batch of this step.
     """
 
     step: int
@@ -154,7 +154,7 @@ def train(
     learning_rate: float,
     log_every: int,
 ) -> Iterator[Moment]:
-    """Train one run a seed with Adam; yields step 0, every `log_every`-th, and the last step."""
+    """Train one run a seed with Adam; yield step 0, every `log_every`-th, and the last step."""
     flat, parameters = initial(reader, seeds, length=length, n=n, d_k=d_k)
     gradient, scratch = np.empty_like(flat), np.empty_like(flat)
     moments = Adam(flat)

@@ -1,1 +1,1 @@
-"""The experiment `precision`."""
+"""Scaling before or after the score product in half precision."""

@@ -23,7 +23,7 @@ class _Orders(NamedTuple):
 
     @property
     def saved(self) -> Estimate:
-        """The share that overflows after the product and not before it."""
+        """Return the share that overflows after the product but not before it."""
         (a, a_low, a_high, _), (b, b_low, b_high, _) = self.after, self.before
         return Estimate(a - b, a_low - b_high, a_high - b_low)
 
@@ -32,7 +32,7 @@ def half_precision(whole: Whole) -> Reading:
     """Judge whether fewer scores overflow float16 with the scale before the product than after."""
     found = _orders(whole.table, "float16")
     if not found:
-        raise MissingError("the run has not float16 with both orders and a scale other than 1")
+        raise MissingError("the run lacks float16 with both orders and a scale other than 1")
     overflowing = [one for one in found if max(one.after.mean, one.before.mean) > 0]
     if not overflowing:
         raise MissingError("no float16 score overflows; larger inputs or a larger d_k may")
@@ -59,7 +59,7 @@ def half_precision(whole: Whole) -> Reading:
 
 
 def _where(float16: Sequence[_Orders], bfloat16: Sequence[_Orders]) -> str:
-    """Return for which kernels and sizes the order matters, and where no score overflows."""
+    """Say for which kernels and sizes the order matters, and where no score overflows."""
     sizes: dict[int, list[int]] = {one.input_sd: [] for one in float16}
     for one in float16:
         if max(one.after.mean, one.before.mean) > 0:
@@ -77,7 +77,7 @@ def _where(float16: Sequence[_Orders], bfloat16: Sequence[_Orders]) -> str:
 
 
 def _orders(table: pd.DataFrame, precision: str) -> list[_Orders]:
-    """Both orders of each row of the grid, without those whose scale of 1 makes them the same."""
+    """Return both orders of each row of the grid, except rows with a scale of 1."""
     found = []
     axes = ["d_k", "n_k", "n_q", "inputs", "input_sd", "scaling"]
     for at, frame in table[table["precision"] == precision].groupby(axes):

@@ -1,4 +1,4 @@
-"""The figures of the precision experiment: type and order as lines, input_sd as panels."""
+"""Draw the figures of the precision experiment: type and order as lines, input_sd as panels."""
 
 import itertools
 
@@ -19,7 +19,7 @@ LOOKS = {
 
 
 def build_errors(tables: Tables) -> Figure:
-    """Error of the weights, overflow and broken rows, a panel for each input_sd."""
+    """Draw the error of the weights, overflow and broken rows, a panel for each input_sd."""
     table = tables["summary"]
     table = table.assign(arm=table["precision"] + " " + table["order"])
     return build_lines(

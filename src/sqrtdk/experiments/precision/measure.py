@@ -1,7 +1,7 @@
 """Half precision against d_k: scaling before or after the score product.
 
-The scores are computed as a half-precision matrix unit does it: factors rounded to half, products
-summed in float32, the sum rounded to half once. The softmax is taken in float64, so that all of
+The scores are computed like in a half-precision matrix unit: factors rounded to half, products
+summed in float32, the sum rounded to half once. The softmax is computed in float64, so that all of
 the error is that of the scores.
 """
 
@@ -83,7 +83,7 @@ COLUMNS: tuple[Column, ...] = (
 
 
 def memory(slab: dict[str, Any]) -> int:
-    """Bytes that computing one cell takes at its peak, by the sizes of its arrays."""
+    """Return the peak memory of one cell in bytes, from the sizes of its arrays."""
     rows, pairs = slab["n_q"] + slab["n_k"], slab["n_q"] * slab["n_k"]
     # q and k drawn, scaled by input_sd, rounded to half and widened to float32 for the product;
     # about six score-sized arrays.
@@ -91,14 +91,14 @@ def memory(slab: dict[str, Any]) -> int:
 
 
 def seconds(slab: dict[str, Any]) -> float:
-    """About how long one seed of a slab takes on one core."""
+    """Return the approximate time of one seed of a slab on one core."""
     variants = math.prod(len(slab[name]) for name in (*WITHIN, "scaling"))
     vectors = (slab["n_q"] + slab["n_k"]) * slab["d_k"]
     return float(1e-4 + 1.5e-8 * vectors + variants * (1e-4 + 1e-8 * vectors))
 
 
 def cells(slab: dict[str, Any]) -> Iterator[Cell]:
-    """The cells of one slab; all of a seed share one draw."""
+    """Yield the cells of one slab; all cells of a seed share one draw."""
     sizes = {name: slab[name] for name in ("d_k", "n_k", "n_q")}
     ((inputs, law),) = slab["inputs"].items()
     for seed in range(*slab["seeds"]):
@@ -127,9 +127,9 @@ def cells(slab: dict[str, Any]) -> Iterator[Cell]:
 
 
 def half_logits(q: Array, k: Array, *, scale: float, precision: str, order: str) -> Array:
-    """The logits of q [n_q, d_k] and k [n_k, d_k] with the score product in half precision.
+    """Compute the logits of q [n_q, d_k] and k [n_k, d_k] with the score product in half precision.
 
-    An overflow is an infinity, as IEEE arithmetic gives it.
+    An overflow is an infinity, as in IEEE arithmetic.
     """
     half = HALVES[precision]
     with np.errstate(over="ignore"):
@@ -137,17 +137,17 @@ def half_logits(q: Array, k: Array, *, scale: float, precision: str, order: str)
         scores = (left @ k.astype(half).astype(np.float32).T).astype(half)
         if order == "before":
             return scores.astype(np.float64)
-        # Half times a float32 constant, rounded to half, as a fused kernel's epilogue does it.
+        # Half times a float32 constant, rounded to half, like the epilogue of a fused kernel.
         return (scores.astype(np.float32) * np.float32(scale)).astype(half).astype(np.float64)
 
 
 def measure(
     q: Array, k: Array, exact: Array, *, scale: float, precision: str, order: str
 ) -> dict[str, float]:
-    """Overflow and error of the weights against `exact` [n_q, n_k], computed in float64."""
+    """Measure overflow and error of the weights against `exact` [n_q, n_k], computed in float64."""
     logits = half_logits(q, k, scale=scale, precision=precision, order=order)
     infinite = np.isinf(logits)
-    # The softmax subtracts the largest logit, and infinity minus itself is no number.
+    # The softmax subtracts the largest logit, and infinity minus itself is not a number.
     broken = (logits == np.inf).any(axis=-1) | (logits == -np.inf).all(axis=-1)
     error = np.abs(softmax(np.where(broken[:, np.newaxis], 0.0, logits)) - exact)
     error[broken] = 1.0

@@ -1,1 +1,1 @@
-"""The experiment `projections`."""
+"""What queries, keys and values each need their own projection for."""

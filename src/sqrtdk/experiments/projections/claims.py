@@ -1,4 +1,4 @@
-"""Judge the claim about what each projection is for."""
+"""Judge the claim about the need for each projection."""
 
 from typing import NamedTuple
 
@@ -22,8 +22,8 @@ from sqrtdk.stats.wording import percent
 class _Head(NamedTuple):
     """A head with some projections, at the learning rate with the best accuracy.
 
-    `answers` is whether it answers at some rate, `fails` whether it does not at any, and `settled`
-    whether the second half of its training added little.
+    `answers` is whether it answers at some rate, `fails` whether it fails at every rate, and
+    `settled` whether the second half of its training added little.
     """
 
     accuracy: Estimate
@@ -34,7 +34,7 @@ class _Head(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What it reaches, in words."""
+        """Return its accuracy and weight, in words."""
         return f"{percent(self.accuracy)} with {percent(self.weight)} of the weight on the item"
 
 
@@ -59,7 +59,7 @@ def _heads(table: pd.DataFrame) -> dict[str, _Head]:
 
 
 def projections(whole: Whole) -> Reading:
-    """Judge whether a head fails where it lacks a projection of its own. Raises MissingError."""
+    """Judge whether a head without a projection of its own fails. Raises MissingError."""
     table = last_step(whole.table)
     steps = int(table["step"].max())
     turned = table[table["relation"] == "turned"]

@@ -23,7 +23,7 @@ LOOKS = {
 
 
 def at_best(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows at the learning rate with the best accuracy, of each head and relation."""
+    """Return the rows at the learning rate with the best accuracy, for each head and relation."""
     axes = ["d_k", "n_k", "batch_size", "relation", "projections"]
     ends = at_end(table)
     ends = ends[ends["metric"] == "accuracy"].sort_values("mean", kind="stable")

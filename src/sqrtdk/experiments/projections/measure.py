@@ -1,6 +1,6 @@
-"""Projections: what attention loses where queries, keys and values do not each have their own.
+"""Projections: what attention loses if queries, keys and values do not each have their own.
 
-The lookup of `lookup`, trained with Adam and the scale 1/√d_k. A slab is one combination of sizes,
+The lookup of `model`, trained with Adam and the scale 1/√d_k. A slab is one combination of sizes,
 relation and learning rate; its cells are projections × seeds, a row for each logged step. All
 projections of a seed see the same libraries and queries and begin with the same matrices.
 """
@@ -23,7 +23,7 @@ from sqrtdk.schema import Column, Key
 from sqrtdk.storage.tables import Row
 
 HELD_OUT = 32
-"""Held-out libraries, each asked for every one of its items."""
+"""Number of held-out libraries, with one query for each item."""
 
 PROJECTIONS = Key(
     "projections",
@@ -37,7 +37,7 @@ RELATION = Key(
     "choice",
     "How a query and its answer relate to their item. same: the query is the item, noisy, and the "
     "answer the item. turned: the query is turned by a right angle in each pair of entries, the "
-    "answer the other way round.",
+    "answer by the opposite angle.",
     choices=model.RELATIONS,
 )
 
@@ -49,11 +49,11 @@ KEYS: tuple[Key, ...] = (*AXES, D_MODEL, NOISE_SD, STEPS)
 WITHIN: tuple[str, ...] = ("projections",)
 
 TOGETHER = 8
-"""Seeds that are trained at once. Changes the cost of a run, never its numbers."""
+"""Number of seeds that are trained together. Affects the cost of a run, never its numbers."""
 
 COLUMNS: tuple[Column, ...] = (
     *(schema.axis_column(key) for key in AXES),
-    Column("step", "Steps that were taken; 0 is initialisation.", "steps", read=int, axis=True),
+    Column("step", "Number of steps taken; 0 is initialisation.", "steps", read=int, axis=True),
     Column(
         "accuracy",
         "Share of held-out queries whose output is nearer to their item's answer than to those of "
@@ -62,14 +62,12 @@ COLUMNS: tuple[Column, ...] = (
     ),
     Column(
         "accuracy_gain",
-        "By how much the accuracy is higher than at the last logged step of the first half of "
-        "these steps: near 0 where training has settled. Empty before the first step.",
+        "Gain of the accuracy compared with the last logged step of the first half of "
+        "these steps: near 0 if training has settled. Empty before the first step.",
         "difference of shares",
         optional=True,
     ),
-    Column(
-        "asked_weight", "Weight on the item that is asked for, mean over held-out queries.", "share"
-    ),
+    Column("asked_weight", "Weight on the wanted item, mean over held-out queries.", "share"),
     Column(
         "held_out_loss",
         "Half the squared distance of the output to the answer per entry, mean over held-out "
@@ -79,7 +77,7 @@ COLUMNS: tuple[Column, ...] = (
 
 
 def memory(slab: dict[str, Any]) -> int:
-    """Return the bytes that the seeds that are trained at once take at their peak."""
+    """Return the peak memory, in bytes, of the seeds that are trained together."""
     n_k, d_model, d_k, n_q = (slab[name] for name in ("n_k", "d_model", "d_k", "batch_size"))
     asked = HELD_OUT * n_k
     held = 3 * asked * (2 * d_model + d_k) + 5 * asked * n_k
@@ -90,13 +88,13 @@ def memory(slab: dict[str, Any]) -> int:
 
 
 def seconds(slab: dict[str, Any]) -> float:
-    """Return about how long one seed of a slab takes on one core."""
+    """Return the approximate time of one seed of a slab on one core."""
     entries = slab["d_model"] * (2 * slab["d_k"] + slab["d_model"])
     return float(len(slab["projections"]) * slab["steps"] * (5e-5 + 2e-8 * entries))
 
 
 def cells(slab: dict[str, Any]) -> Iterator[Cell]:
-    """Yield the cells of one slab; some seeds are trained when the first of them is asked for."""
+    """Yield the cells of one slab; some seeds are trained together on first use."""
     names = [key.name for key in AXES if key.name not in ("projections", "seed")]
     start, stop = slab["seeds"]
     for projections in slab["projections"]:
@@ -150,21 +148,21 @@ def evaluate(weights: Weights, held: Task) -> dict[str, Floats]:
     }
 
 
-# What is drawn
+# Random draws
 
 # The position of a name is part of its key: append, never reorder.
 _ARRAYS = ("items", "noise", "targets", "held_items", "held_noise", "w_q", "w_k", "w_v")
 
 
 def stream(array: str, *, seed: int, sizes: Sequence[int]) -> np.random.Generator:
-    """Return the random stream of one array, keyed by what it is for: its sizes and the seed."""
+    """Return the random stream of one array, keyed by its purpose: its sizes and the seed."""
     # Not the entropy of other streams, so that no two of the project are the same.
     key = np.random.SeedSequence(2, spawn_key=(seed, _ARRAYS.index(array), *sizes))
     return np.random.Generator(np.random.Philox(key))
 
 
 def draw(slab: dict[str, Any], seed: int) -> tuple[Task, Task]:
-    """Return the tasks of all steps, and the held-out libraries, asked for each item once."""
+    """Draw the tasks of all steps, and the held-out libraries, with one query for each item."""
     n_k, n_q, d_model = (slab[name] for name in ("n_k", "batch_size", "d_model"))
     sizes = (n_k, n_q, d_model)
 
@@ -183,7 +181,7 @@ def draw(slab: dict[str, Any], seed: int) -> tuple[Task, Task]:
 
 
 def initial(slab: dict[str, Any], seeds: Sequence[int], projections: Projections) -> Weights:
-    """Return the initial projections [n_runs, d_model, ...], entries N(0, 1/d_model)."""
+    """Draw the initial projections [n_runs, d_model, ...], entries N(0, 1/d_model)."""
     d_k, d_model = slab["d_k"], slab["d_model"]
 
     def normal(array: str, width: int) -> Floats:

@@ -1,10 +1,10 @@
-"""Content lookup with three projections: what queries, keys and values each need their own for.
+"""Content lookup with three projections: why queries, keys and values each need their own.
 
-A library has n_k items x, points on the sphere of radius √d_model. A query y is one of them, noisy,
-and the answer is a value of that item. In the relation `same` a query looks like its item, and the
-answer is the item itself. In the relation `turned` every pair of entries is turned by a right angle
-in the query, and the other way round in the answer; a right angle is what an item shares nothing
-with: x · turn(x) = 0.
+A library has n_k items x, points on the sphere of radius √d_model. A query y is a noisy copy of
+one of them, and the answer is a value of that item. In the relation `same` a query looks like its
+item, and the answer is the item itself. In the relation `turned` every pair of entries is rotated
+by a right angle in the query, and by the opposite angle in the answer. A rotated item is orthogonal
+to the item: x · turn(x) = 0.
 
 One attention head has q = y W_q, k = x W_k, v = x W_v and the output softmax(q kᵀ / √d_k) v. With
 W_q = W_k the scores are y W Wᵀ xᵀ, and W Wᵀ is symmetric: an item and its turned query get
@@ -12,7 +12,7 @@ x (turn W Wᵀ) xᵀ, whose mean over items is the trace of an antisymmetric tim
 which is 0. No shared projection can find turned items. With W_v = I the output is an average of
 items, and no item is its own answer.
 
-Runs are the leading axis of all arrays; gradients are by hand. Nothing here knows a path.
+Runs are the leading axis of all arrays. Gradients are derived by hand. Nothing here knows a path.
 """
 
 import math
@@ -29,7 +29,7 @@ Relation = Literal["same", "turned"]
 """How a query and its answer relate to their item."""
 
 Projections = Literal["separate", "shared_qk", "identity_v"]
-"""All three projections trained; W_q and W_k one matrix; W_v the identity."""
+"""All three projections trained; one matrix as W_q and W_k; the identity as W_v."""
 
 RELATIONS: tuple[Relation, ...] = get_args(Relation)
 PROJECTIONS: tuple[Projections, ...] = get_args(Projections)
@@ -49,9 +49,9 @@ class Task(NamedTuple):
 
 
 def turn(x: Floats, *, back: bool = False) -> Floats:
-    """Return x with each pair of entries (a, b) turned to (-b, a), or back to (b, -a).
+    """Rotate each pair of entries (a, b) of x to (-b, a), or back to (b, -a).
 
-    The last entry of an odd number of entries stays.
+    The last entry of an odd number of entries is kept.
 
     >>> turn(np.array([1.0, 2.0, 5.0])).tolist()
     [-2.0, 1.0, 5.0]
@@ -65,7 +65,7 @@ def turn(x: Floats, *, back: bool = False) -> Floats:
 def make_task(
     items: Floats, noise: Floats, targets: NDArray[np.intp], *, noise_sd: float, relation: Relation
 ) -> Task:
-    """Return a task of items [n_k, d_model], which are brought to length √d_model."""
+    """Return a task of items [n_k, d_model], which are rescaled to length √d_model."""
     lengths = np.linalg.norm(items, axis=-1, keepdims=True)
     sphere = items / lengths * math.sqrt(items.shape[-1])
     asked = np.take_along_axis(sphere, targets[..., np.newaxis], axis=-2)
@@ -75,13 +75,13 @@ def make_task(
 
 
 def stack(tasks: Sequence[Task]) -> Task:
-    """Return tasks of one shape as one, along a new first axis."""
+    """Stack tasks of one shape along a new first axis."""
     items, queries, answers, targets = zip(*tasks, strict=True)
     return Task(np.stack(items), np.stack(queries), np.stack(answers), np.stack(targets))
 
 
 def at(tasks: Task, place: int) -> Task:
-    """Return the tasks at one place of the second axis."""
+    """Return the tasks at one index of the second axis."""
     items, queries, answers, targets = tasks
     return Task(items[:, place], queries[:, place], answers[:, place], targets[:, place])
 
@@ -114,9 +114,9 @@ def loss(weights: Weights, task: Task) -> Floats:
 
 
 def gradient(weights: Weights, task: Task, projections: Projections) -> Weights:
-    """Return the gradient of the loss with respect to what is trained; 0 for what is fixed.
+    """Return the gradient of the loss with respect to the trained weights; 0 for fixed ones.
 
-    Of one matrix for queries and keys the gradient is the sum of both, given for both.
+    For one matrix as W_q and W_k, both entries are the sum of the two gradients.
     """
     p, found = output(weights, task)
     d_output = (found - wanted(task)) / math.prod(found.shape[-2:])

@@ -1,1 +1,1 @@
-"""The experiment `reach`."""
+"""How far back gradients reach, for a fixed vector and for attention."""

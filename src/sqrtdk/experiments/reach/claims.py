@@ -19,11 +19,11 @@ from sqrtdk.stats.series import Whole
 from sqrtdk.stats.wording import estimate, percent
 
 REACH = ("length", "hidden", "d_k", "learning_rate")
-"""The axes of the reach experiment that its claims are judged apart by."""
+"""Axes of the reach experiment; its claims are judged for each combination of them."""
 
 DECADE, GONE = -1.0, -2.0
-"""log₁₀ of the share of its norm that a derivative keeps: flat above the first, gone below the
-second."""
+"""log₁₀ of the share of its norm that a derivative keeps: above the first it counts as kept, below
+the second as vanished."""
 
 
 # Reach
@@ -39,12 +39,12 @@ def _reach(whole: Whole, stage: str, metric: str) -> dict[str, dict[int, Estimat
 
 
 def _share(decades: Estimate) -> str:
-    """Return in words what share of a norm is left, from its decades."""
+    """Convert a loss in decades to the remaining share of a norm, in words."""
     return estimate(Estimate(*(10.0**x for x in decades)))
 
 
 def reach(whole: Whole) -> Reading:
-    """Judge whether the derivative through attention is as large far back as near."""
+    """Judge whether the derivative through attention is as large at large distance as at small."""
     stages = {
         stage: _reach(whole, stage, "relative_log10_norm") for stage in ("initial", "trained")
     }
@@ -82,7 +82,7 @@ def reach(whole: Whole) -> Reading:
 
 
 def vanishing(whole: Whole) -> Reading:
-    """Judge whether the trained fixed vector answers what its gradient reaches, and only that."""
+    """Judge whether the trained fixed vector answers exactly what its gradient reaches."""
     kept = _reach(whole, "trained", "relative_log10_norm")["fixed"]
     right = _reach(whole, "trained", "accuracy")["fixed"]
     before = _reach(whole, "initial", "relative_log10_norm")["fixed"]
@@ -95,7 +95,7 @@ def vanishing(whole: Whole) -> Reading:
     answers = {past(right[d], SOLVED, above=True) for d in near}
     steps = int(whole.settings["steps"])
     if {True, False} <= answers:
-        # Neither side: no more seeds would decide it.
+        # Neither holds, and more seeds would not change that.
         raise MissingError(
             "within reach of its gradient the fixed vector answers some distances and others not"
         )

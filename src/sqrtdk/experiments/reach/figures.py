@@ -1,4 +1,4 @@
-"""The figure of the reach experiment: readers as lines, against distance from the end."""
+"""Draw the figure of the reach experiment: readers as lines, against distance from the end."""
 
 from matplotlib.figure import Figure
 
@@ -14,7 +14,7 @@ NORM = "log10_jacobian_norm"
 
 
 def build_distance(tables: Tables) -> Figure:
-    """Jacobian norm before and after training, and accuracy, a panel for each length."""
+    """Draw the Jacobian norm before and after training, and accuracy, a panel for each length."""
     table = by_reader(tables["summary"])
     initial, trained = STAGES
     norm = table["metric"] == NORM

@@ -1,8 +1,9 @@
-"""Reach: how far back a gradient gets, for a fixed vector and for attention, untrained and trained.
+"""Reach: how far back gradients go, for a fixed vector and attention, untrained and trained.
 
-The derivative of the answer by each state of the encoder, through the reader and through all later
-states, against the distance of that state from the end; and beside it the accuracy of questions
-about the pair at that distance. A cell has a row for each distance, before and after training.
+Measures the derivative of the answer with respect to each state of the encoder, through the reader
+and all later states, against the distance of that state from the end. Also measures the accuracy of
+questions about the pair at that distance. A cell has a row for each distance, before and after
+training.
 """
 
 from collections.abc import Iterator, Sequence
@@ -65,15 +66,15 @@ COLUMNS: tuple[Column, ...] = (
     ),
     Column(
         "accuracy",
-        "Share of the held-out sequences that are answered rightly when each is asked about the "
+        "Share of the held-out sequences that are answered correctly if the question is about the "
         f"pair at this distance; chance is 1/{recall.N_VALUES}.",
         "share",
         counted=(recall.HELD_OUT,),
     ),
     Column(
         GAIN.name,
-        "By how much the accuracy, mean over all distances, is higher than after half of the "
-        "training steps: near 0 where training has settled. Empty before training, and after a "
+        "Gain of the accuracy, mean over all distances, compared with that after half of the "
+        "training steps: near 0 if training has settled. Empty before training, and after a "
         "single step.",
         "difference of shares",
         optional=True,
@@ -83,25 +84,25 @@ COLUMNS: tuple[Column, ...] = (
 
 
 def memory(slab: dict[str, Any]) -> int:
-    """Bytes that the seeds that are trained at once take at their peak."""
-    # The Jacobian goes back through time with the held-out sequences.
+    """Return the peak memory, in bytes, of the seeds that are trained together."""
+    # The Jacobian is backpropagated through time for the held-out sequences.
     return encoder_decoder.peak(slab, states=7, layers=2)
 
 
 def seconds(slab: dict[str, Any]) -> float:
-    """About how long one seed of a slab takes on one core."""
+    """Return the approximate time of one seed of a slab on one core."""
     return encoder_decoder.seconds(slab)
 
 
 def cells(slab: dict[str, Any]) -> Iterator[Cell]:
-    """The cells of one slab, trained as those of `encoder_decoder` are."""
+    """Return the cells of one slab, trained like those of `encoder_decoder`."""
     return trained_together(slab, measure)
 
 
 def measure(
     reader: str, seeds: Sequence[int], *, length: int, steps: int, **training: Any
 ) -> list[list[Row]]:
-    """The rows of each seed: distances before training, then after it."""
+    """Return the rows of each seed: all distances before training, then after it."""
     data = recall.held_out(seeds, length)
     unasked = recall.unasked_accuracy(data.values)
     half = max(1, steps // 2)

@@ -1,1 +1,1 @@
-"""The experiment `related`."""
+"""Scale rules for vectors that are related."""

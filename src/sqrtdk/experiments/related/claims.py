@@ -41,9 +41,9 @@ def matched(settings: Mapping[str, Any], table: pd.DataFrame) -> list[Series]:
 
 
 def gradients_matched(series: Series) -> Reading:
-    """Judge the share of queries without a gradient, in both arms, where each has a match.
+    """Judge the share of queries without a gradient, with and without scaling, if each has a match.
 
-    A share is bounded: one seed cannot carry it, as it can a mean of norms.
+    A share is bounded, so one seed cannot dominate it, unlike a mean of norms.
     """
     shares = {arm: series.curve(arm, "grad_q_dead_rows") for arm in ("unscaled", "scaled")}
     common = sorted(shares["unscaled"].keys() & shares["scaled"].keys())
@@ -91,11 +91,11 @@ def gradients_matched(series: Series) -> Reading:
     )
 
 
-# Related vectors: what attention selects
+# Related vectors: the keys that attention selects
 
 
 def inverse(series: Series) -> Reading:
-    """Judge the range of the entropy over d_k with 1/d_k, and the weight that the match gets."""
+    """Judge the range of the entropy over d_k with 1/d_k, and the weight of the match."""
     entropy, weight = (series.curve("inverse", x) for x in ("entropy_nats", "match_weight"))
     moved, stays = steadiness(entropy)
     d_k, end = last(weight)
@@ -135,7 +135,7 @@ def inverse(series: Series) -> Reading:
 
 
 def gradings(settings: Mapping[str, Any], table: pd.DataFrame) -> list[Grading]:
-    """Return what cosines.csv says of each input law with several related keys."""
+    """Return the contents of cosines.csv for each input law with several related keys."""
     rules = settings["scaling"]
     arms = {"unscaled": unscaled_arm(rules), "scaled": scaled_arm(rules)}
     axes = ["n_k", "n_q", "inputs", "dtype"]
@@ -157,7 +157,7 @@ def gradings(settings: Mapping[str, Any], table: pd.DataFrame) -> list[Grading]:
 
 
 def graded(one: Grading) -> Reading:
-    """Judge what a key with half of the match's cosine gets, at the chapter's d_k."""
+    """Judge the weight of a key with half of the match's cosine, at the chapter's d_k."""
     found = sorted({cosine for arm, _, cosine in one.curves if arm == "scaled"})
     if not found:
         raise MissingError("the run has no scale rule that divides by √d_k")
@@ -210,7 +210,7 @@ def graded(one: Grading) -> Reading:
 
 
 def average(whole: Whole) -> Reading:
-    """Judge how far weights are from summing to 1 and outputs are outside the values' range."""
+    """Judge how far sums of weights are from 1, and outputs outside the range of the values."""
     table = whole.table[whole.table["metric"].isin(["weight_sum_error", "output_excess"])]
     if table.empty:
         raise MissingError("the table has no weight_sum_error")

@@ -1,6 +1,6 @@
-"""How much weight a key gets by how related it is to the query: cosines.csv of `related`.
+"""Compute cosines.csv of `related`: the weight of a key by its cosine with the query.
 
-The input laws `planted` and `graded` give each query keys of known cosine; all other keys are
+The input laws `planted` and `graded` give each query keys of known cosine. All other keys are
 unrelated to it, with cosine 0. The cells are those of the grid, drawn again.
 """
 
@@ -25,8 +25,7 @@ COLUMNS = (
     ),
     Column(
         "cosine",
-        "Cosine of key and query that the input law aims at; 0 for all keys that it leaves "
-        "unrelated.",
+        "Cosine of key and query in the input law; 0 for all keys that it leaves unrelated.",
         axis=True,
     ),
     Column(
@@ -44,7 +43,7 @@ COLUMNS = (
 
 
 def cosines_of(law: Mapping[str, Any], n_k: int) -> list[float]:
-    """Return the cosines of keys i, i + 1, ... mod n_k with query i; none for other input laws."""
+    """Return the cosines of keys i, i + 1, ... mod n_k with query i; empty for other input laws."""
     if law["law"] == "planted":
         return graded_cosines(n_k, cosine=law["cosine"], steps=1)
     if law["law"] == "graded":
@@ -53,9 +52,9 @@ def cosines_of(law: Mapping[str, Any], n_k: int) -> list[float]:
 
 
 def by_cosine(weights: Array, related: int) -> dict[str, list[float]]:
-    """Return each metric for the related keys in order and, last, for all others together.
+    """Return each metric for the related keys in order, then for all other keys together.
 
-    `weights` is [n_q, n_k]; the last entry is missing where all keys are related.
+    `weights` is [n_q, n_k]; the last entry is missing if all keys are related.
     """
     n_q, n_k = weights.shape
     queries = np.arange(n_q)
@@ -74,7 +73,7 @@ def by_cosine(weights: Array, related: int) -> dict[str, list[float]]:
 
 
 Seeds = list[dict[str, list[float]]]
-"""What `by_cosine` returns of each seed."""
+"""The result of `by_cosine` for each seed."""
 
 
 def rows(settings: Mapping[str, Any]) -> Iterator[tables.Row]:
@@ -106,7 +105,7 @@ def measured(settings: Mapping[str, Any]) -> Iterator[tuple[tables.Row, list[flo
 
 
 def summarized(axes: tables.Row, cosines: Sequence[float], seeds: Seeds) -> Iterator[tables.Row]:
-    """Yield the rows of one cell without its seeds, in rising order of the cosine."""
+    """Yield the rows of one cell, summarized over seeds, in rising order of the cosine."""
     for place, cosine in sorted(enumerate(cosines), key=lambda item: item[1]):
         for metric in ("heard", "weight"):
             values = np.array([one[metric][place] for one in seeds])

@@ -1,4 +1,4 @@
-"""The figures of the related experiment: scale rules as lines, input laws as panels."""
+"""Draw the figures of the related experiment: scale rules as lines, input laws as panels."""
 
 import math
 from collections.abc import Sequence
@@ -26,11 +26,11 @@ from sqrtdk.stats.intervals import spread
 WHERE = ("n_k", "n_q", "dtype")
 
 DECADES = 5
-"""Of the gradients' axes: related vectors without a scale leave none of it."""
+"""Decades of the gradients' axes; related vectors without a scale fall below all of them."""
 
 
 def build_entropy(tables: Tables) -> Figure:
-    """Entropy with its ceiling, a panel for each input law."""
+    """Draw the entropy with its ceiling, a panel for each input law."""
     table = by_scaling(tables["summary"])
     return build_lines(
         table,
@@ -44,7 +44,7 @@ def build_entropy(tables: Tables) -> Figure:
 
 
 def build_gradients(tables: Tables) -> Figure:
-    """Root mean square and median of the query gradients, a panel for each input law."""
+    """Draw the root mean square and median of the query gradients, a panel for each input law."""
     return build_lines(
         by_scaling(tables["summary"]),
         [Row(name, (name,), base=10, powers=DECADES) for name in ("grad_q_rms", "grad_q_median")],
@@ -61,11 +61,11 @@ def build_gradients(tables: Tables) -> Figure:
 COSINE = next(column for column in cosines.COLUMNS if column.name == "cosine")
 
 WEIGHTS = {"weight": "mean weight of a key", "heard": "share of queries"}
-"""The rows of the cosines figure: a metric and the label of its axis."""
+"""Rows of the cosines figure: a metric and the label of its axis."""
 
 
 def build_cosines(tables: Tables) -> Figure:
-    """Weight of a key against its cosine with the query, a panel for each d_k."""
+    """Draw the weight of a key against its cosine with the query, a panel for each d_k."""
     table = graded(tables["cosines"])
     if table.empty:
         return style.nothing("no input law of the run has keys of known cosine.")
@@ -105,7 +105,7 @@ def build_cosines(tables: Tables) -> Figure:
 
 
 def graded(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of the input laws with the most cosines; the others show less of the same."""
+    """Return the rows of the input laws with the most cosines; the others would add nothing."""
     count = table.groupby("inputs")["cosine"].transform("nunique")
     found: pd.DataFrame = table[count == count.max()]
     return found

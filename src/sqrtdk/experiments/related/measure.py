@@ -1,7 +1,7 @@
-"""Scale rules under input laws: which rule holds where the vectors are not unrelated.
+"""Scale rules under input laws: which rule works if the vectors are related.
 
-The cells and columns of `scaling`, on a grid of their own with many rules and laws, and at the end
-the columns that show what attention selects.
+The cells and columns of `scaling`, on a separate grid with many rules and laws, and further columns
+for what attention selects.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,34 +21,34 @@ COLUMNS = (
     *scaling.COLUMNS,
     Column(
         "match_weight",
-        "Weight of the key i mod n_k for query i, mean over queries: of the match where the input "
-        "law has one, else of a key like any other.",
+        "Weight of the key i mod n_k for query i, mean over queries: of the match if the input "
+        "law has one, otherwise of an ordinary key.",
     ),
     Column(
         "weight_sum_error",
-        "How far the weights of a query are from summing to 1, the largest over queries.",
+        "Absolute difference of the sum of a query's weights from 1, maximum over queries.",
     ),
     Column(
         "output_excess",
-        "How far an entry of the output lies outside the range of that entry over the values, the "
+        "Distance of an entry of the output from the range of that entry over the values, the "
         "largest over queries and entries. 0 where each output is an average of the values.",
     ),
 )
 
 
 def seconds(slab: dict[str, Any]) -> float:
-    """About how long one seed of a slab takes on one core."""
-    # What attention selects is measured from the definitions, a second forward pass.
+    """Return the approximate time of one seed of a slab on one core."""
+    # The further columns are measured from the definitions, a second forward pass.
     return 1.5 * scaling.seconds(slab)
 
 
 def cells(slab: dict[str, Any]) -> Iterator[Cell]:
-    """The cells of one slab, seed by seed, each with the function that measures it."""
+    """Return the cells of one slab, seed by seed, each with the function that measures it."""
     return scaling.cells_of(slab, measure)
 
 
 def measure(core: Kernel, arrays: Inputs, rules: Sequence[ScaleRule]) -> list[list[Row]]:
-    """Measure the columns of `scaling`, and what attention selects, for each rule and cell."""
+    """Measure the columns of `scaling`, and the further columns, for each rule and cell."""
     found = scaling.measure(core, arrays, rules)
     for rows, rule in zip(found, rules, strict=True):
         for row, q, k, v in zip(rows, arrays.q, arrays.k, arrays.v, strict=True):
@@ -58,7 +58,7 @@ def measure(core: Kernel, arrays: Inputs, rules: Sequence[ScaleRule]) -> list[li
 
 
 def selected(weights: Array, output: Array, v: Array) -> Row:
-    """Return what one cell selects; weights [n_q, n_k], output [n_q, d_v], v [n_k, d_v].
+    """Return the further columns of one cell; weights [n_q, n_k], output [n_q, d_v], v [n_k, d_v].
 
     >>> selected(np.eye(2), np.eye(2), np.eye(2))
     {'match_weight': 1.0, 'weight_sum_error': 0.0, 'output_excess': 0.0}

@@ -1,1 +1,1 @@
-"""The experiment `scaling`."""
+"""Softmax and gradients with and without scaling, against d_k."""

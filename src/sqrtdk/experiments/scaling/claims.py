@@ -1,6 +1,6 @@
-"""How each claim is judged: one series of measurements to one reading.
+"""Judge the claims about unrelated vectors: one series of measurements to one reading.
 
-The rules in words are in `claims` next to the sentences.
+The sentences and their rules in words are in `experiments.chapter`.
 """
 
 from sqrtdk.claims.claim import Claim
@@ -33,7 +33,7 @@ from sqrtdk.stats.wording import estimate, number, percent
 
 
 def scores_grow(series: Series) -> Reading:
-    """Judge the slope of ln logit_std, unscaled, on ln d_k: 1/2 for a sum of d_k random terms."""
+    """Judge the slope of ln logit_std on ln d_k without scaling: 1/2 for a sum of random terms."""
     curve = series.curve("unscaled", "logit_std")
     need_far(curve)
     fitted = slope(curve)
@@ -162,10 +162,10 @@ def stable(series: Series) -> Reading:
 
 
 def gradients_typical(series: Series) -> Reading:
-    """Judge whether most entries are near zero without scaling alone, and the median row smaller.
+    """Judge whether most entries are near zero only without scaling, and the median row is smaller.
 
-    A weight that is one-hot has entries near zero by counting, however large its gradient: so
-    the scaled arm is counted too, and the norm of a whole row is compared.
+    One-hot weights have entries near zero by counting, however large the gradient. So the entries
+    with scaling are counted too, and the norms of whole rows are compared.
     """
     dead = series.curve("unscaled", "grad_logits_dead_entries")
     kept = series.curve("scaled", "grad_logits_dead_entries")
@@ -181,7 +181,7 @@ def gradients_typical(series: Series) -> Reading:
     with_scaling = f", with scaling {percent(kept[d_k])}" if d_k in kept else ""
     crossed = f"the median row is smaller than with scaling {beginning(second, median)}"
     verb = "are" if many else "are not"
-    # Of n_k weights at most two are in play in a saturated row.
+    # In a saturated row at most two of the n_k weights matter.
     counted = percent(Estimate(max(0.0, 1 - 2 / series.n_k)))
     return Reading(
         holds,
@@ -228,11 +228,11 @@ def gradients_rms(series: Series) -> Reading:
     )
 
 
-# Half precision, and the gate
+# Half precision, and the agreement test
 
 
 def agreement(whole: Whole) -> Reading:
-    """The gate: deviations from the exact expectations are what sampling alone makes."""
+    """Judge whether deviations from the exact expectations are sampling noise only."""
     gate = stats_agreement.gate(whole.table)
     if gate is None:
         raise MissingError(f"no exact value with at least {stats_agreement.GATED_SEEDS} seeds")

@@ -1,9 +1,9 @@
-"""From which d_k on: where curves of the unscaled arm cross, measured and exact.
+"""Compute crossings.csv: the d_k at which curves without scaling cross a level, measured and exact.
 
-Three rows are about the unscaled arm alone: where half of the entropy is gone, where the largest
-weight is nearly 1, and where half of the gradient's entries are dead. The others say, for each
-gradient, from which d_k on the unscaled arm is below the scaled one, for the root mean square and
-for the typical row. The two differ by orders of magnitude, which is the point of the table.
+Three rows are about the unscaled rule alone: where half of the entropy is lost, where the largest
+weight is nearly 1, and where half of the gradient's entries are dead. The others give, for each
+gradient, the d_k from which it is smaller without scaling than with it, for the root mean square
+and for the typical row. The two differ by orders of magnitude, which is the point of the table.
 """
 
 import math
@@ -36,7 +36,7 @@ LEVELS = {
     ONE_HOT: _Level("max_weight", readings.ONE_HOT, above=True),
     DEAD: _Level("grad_logits_dead_entries", 0.5, above=True),
 }
-"""The quantities that are about the unscaled arm alone."""
+"""The quantities that are about the unscaled rule alone."""
 
 GRADIENTS: tuple[Literal["logits", "scores", "q", "k", "v"], ...] = (
     "logits",
@@ -67,7 +67,7 @@ COLUMNS = (
     ),
     Column(
         "ci_low",
-        "Where the ends of the 95 % intervals cross, lower, less what interpolation may be wrong. "
+        "Where the ends of the 95 % intervals cross, lower, minus the interpolation error. "
         "1 where an end is past the level at every d_k.",
         optional=True,
     ),
@@ -96,7 +96,7 @@ def rows(
 ) -> Iterator[tables.Row]:
     """Yield every crossing of every series of the summary table that can have one.
 
-    `paired` is contrasts.csv; without it the intervals of ratios ignore that arms share draws.
+    `paired` is contrasts.csv; without it the intervals of ratios ignore the shared draws.
     """
     quantities = [f"grad_{x}_{pooled}" for x in GRADIENTS for pooled in ("rms", "median")]
     for series in series_of(settings, table, paired):
@@ -125,12 +125,12 @@ def rows(
 
 
 def _above_one(ratios: Curve) -> Curve:
-    """Return ratios of arms without d_k = 1, where the arms are the same."""
+    """Return ratios without d_k = 1, where both rules are the same."""
     return {d_k: point for d_k, point in ratios.items() if d_k > 1}
 
 
 def _past_from(curve: Curve, level: float, *, above: bool) -> tuple[Estimate, str]:
-    """Return from which d_k on the curve stays past the level; without one, never or always."""
+    """Return the d_k from which the curve stays past the level; without one, never or always."""
     past = [point.mean > level if above else point.mean < level for point in curve.values()]
     if not past or not past[-1]:
         return Estimate(math.nan), "never"
@@ -140,7 +140,7 @@ def _past_from(curve: Curve, level: float, *, above: bool) -> tuple[Estimate, st
 
 
 def _exact(quantity: str, n_k: int) -> float:
-    """The exact crossing; infinite where there is none, NaN without theory."""
+    """Return the exact crossing: infinite if there is none, NaN without theory."""
     if quantity == HALF:
         return expectations.half_entropy_d_k(n_k)
     if quantity == ONE_HOT:

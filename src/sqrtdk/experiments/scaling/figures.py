@@ -1,4 +1,4 @@
-"""The figures of the scaling experiment."""
+"""Draw the figures of the scaling experiment from its summary."""
 
 import math
 from collections.abc import Sequence
@@ -18,12 +18,12 @@ from sqrtdk.figures.panels import Panel
 from sqrtdk.figures.style import INK
 
 DECADES = 4
-"""Of the gradients' axes. Medians go down to 1e-10; an axis that held them all would make every
-other difference flat."""
+"""Decades of the gradients' axes. Medians go down to 1e-10; an axis that shows them all would hide
+every other difference."""
 
 
 def build_entropy(tables: Tables) -> Figure:
-    """Entropy with its ceiling ln n_k."""
+    """Draw the entropy with its ceiling ln n_k."""
     table = by_scaling(tables["summary"])
     ceiling = math.log(table["n_k"].max())
     return build_lines(
@@ -36,7 +36,7 @@ def build_entropy(tables: Tables) -> Figure:
 
 
 def build_max_weight(tables: Tables) -> Figure:
-    """The largest weight with its floor 1/n_k."""
+    """Draw the largest weight with its floor 1/n_k."""
     return build_lines(
         by_scaling(tables["summary"]),
         [Row("max_weight", ("max_weight",))],
@@ -47,7 +47,7 @@ def build_max_weight(tables: Tables) -> Figure:
 
 
 def build_gradients(tables: Tables, arrays: Sequence[str]) -> Figure:
-    """Root mean square and median of the gradients' row norms, a row of panels for each array."""
+    """Draw root mean square and median of the gradients' row norms, a row for each array."""
     rows = [
         Row(f"grad_{x} (row norm)", (f"grad_{x}_rms", f"grad_{x}_median"), base=10, powers=DECADES)
         for x in arrays
@@ -64,7 +64,7 @@ def build_gradients(tables: Tables, arrays: Sequence[str]) -> Figure:
 
 
 def build_dead_entries(tables: Tables) -> Figure:
-    """How many positions get almost no gradient, and how much of it the largest rows hold."""
+    """Draw the share of positions with almost no gradient, and that of the largest rows."""
     return build_lines(
         by_scaling(tables["summary"]),
         [
@@ -78,7 +78,7 @@ def build_dead_entries(tables: Tables) -> Figure:
 
 
 def build_logit_std(tables: Tables) -> Figure:
-    """Standard deviation of the logits with the laws of unrelated vectors."""
+    """Draw the standard deviation of the logits with the laws of unrelated vectors."""
     table = by_scaling(tables["summary"])
     without = table[table["scaling"].isin(["off", "on"]) & table["exact"].isna()]
     dashed = "Dashed: √d_k (off) and 1 (on), the law for unrelated q and k of unit variance."
@@ -93,7 +93,7 @@ def build_logit_std(tables: Tables) -> Figure:
 
 
 def plot_laws(axes: Axes, panel: Panel) -> None:
-    """√d_k and 1 with their names, dashed where they are not drawn as exact curves."""
+    """Draw √d_k and 1 with their names, dashed unless they are drawn as exact curves."""
     for arm, rows in lines_of(panel.table, "logit_std").items():
         if arm not in ("off", "on"):
             continue

@@ -1,4 +1,4 @@
-"""Scaling on and off against d_k: what the softmax and its gradients do.
+"""Scaling on and off against d_k: the effect on the softmax and its gradients.
 
 A slab is one combination of sizes, input law and dtype; its cells are seeds × scale rules. All
 scale rules of a seed share one draw and its scores.
@@ -44,7 +44,7 @@ GRADIENTS = {
 
 
 def top_rows(n_rows: int) -> int:
-    """Number of rows whose share of the square `grad_*_top1_share` is: 1 %, rounded up.
+    """Return the number of rows whose share of the square `grad_*_top1_share` is: 1 %, rounded up.
 
     >>> top_rows(64), top_rows(256), top_rows(1000)
     (1, 3, 10)
@@ -53,7 +53,7 @@ def top_rows(n_rows: int) -> int:
 
 
 def top_rows_in_words(n_rows: int) -> str:
-    """Which rows `grad_*_top1_share` is about, as a subject in the plural or singular.
+    """Name the rows of `grad_*_top1_share`, as a subject in the plural or singular.
 
     >>> top_rows_in_words(64), top_rows_in_words(256)
     ('the largest of 64 rows', 'the 3 largest of 256 rows')
@@ -155,27 +155,27 @@ COLUMNS: tuple[Column, ...] = (
 
 
 def memory(slab: dict[str, Any]) -> int:
-    """Bytes that computing one batch of cells of a slab takes at its peak."""
+    """Return the peak memory, in bytes, of computing one batch of cells of a slab."""
     n_q, n_k, d_k, d_v = (slab[name] for name in ("n_q", "n_k", "d_k", "d_v"))
     rules = slab.get("scaling", {})
     cells = kernel.batch_size(n_q, n_k, d_k, d_v)
-    # q, k, v and g, once more while they are drawn and cast.
+    # q, k, v and g, twice while they are drawn and cast.
     drawn = 2 * (n_q + n_k) * (d_k + d_v)
     grams = kernel.gram_norms(n_q, n_k, d_k, d_v).values()
     rows = kernel.block_rows(n_q, n_k, max(d_k, d_v), whole=any(grams))
-    # Scores, dL/d weights, weights, gradient; twice more and some for rules that look at q and k.
+    # Scores, dL/d weights, weights, gradient; more than twice more for rules that use q and k.
     plain = all(scale_rules.is_factor(rule) for rule in rules.values())
     blocks = (4 if plain else 14) * rows * n_k
-    # One gradient at a time, or for each rule the sums for k and v over the blocks.
+    # One gradient at a time, or the sums for k and v over the blocks for each rule.
     gradient = max(rows, n_k) * max(d_k, d_v)
     sums = 0 if rows == n_q else max(2, len(rules)) * n_k * (d_k + d_v)
     return 8 * int(cells * (drawn + blocks + gradient + sums))
 
 
 def seconds(slab: dict[str, Any]) -> float:
-    """About how long one seed of a slab takes on one core."""
+    """Return the approximate time of one seed of a slab on one core."""
     n_q, n_k, vectors = slab["n_q"], slab["n_k"], slab["d_k"] + slab["d_v"]
-    # Measured on one machine: random numbers, then element-wise work and products of each rule.
+    # Measured on one machine: random numbers, then element-wise steps and products of each rule.
     each = n_q * n_k * (5e-9 + 1.2e-10 * vectors)
     return float(1e-4 + 1.5e-8 * (n_q + n_k) * vectors + len(slab["scaling"]) * (1e-4 + each))
 
@@ -185,15 +185,15 @@ Measure = Callable[[Kernel, Inputs, Sequence[ScaleRule]], list[list[Row]]]
 
 
 def cells(slab: dict[str, Any]) -> Iterator[Cell]:
-    """The cells of one slab, seed by seed, each with the function that measures it.
+    """Return the cells of one slab, seed by seed, each with the function that measures it.
 
-    Cells are computed a batch at a time, when the first of the batch is asked for.
+    Cells are computed in batches, on the first use of a cell of the batch.
     """
     return cells_of(slab, measure)
 
 
 def cells_of(slab: dict[str, Any], measure: Measure) -> Iterator[Cell]:
-    """Return the cells of one slab as `cells` does, with the columns of another measurement."""
+    """Return the cells of one slab like `cells`, with the columns of another measurement."""
     sizes = {name: slab[name] for name in ("d_k", "n_k", "n_q")}
     ((inputs, law),) = slab["inputs"].items()
     rules = {
@@ -223,19 +223,19 @@ def _measure(
 
 
 def batch(core: Kernel, draws: Sequence[Inputs]) -> Inputs:
-    """Draws of cells of one size as one batch, in buffers of the kernel's."""
+    """Combine draws of cells of one size into one batch, in buffers of the kernel."""
     if len(draws) == 1:
         return Inputs(*(array[np.newaxis] for array in draws[0]))
     stacked = []
     for name, arrays in zip(Inputs._fields, zip(*draws, strict=True), strict=True):
-        # Memory that is given back and asked for again costs more than the copy.
+        # Releasing and allocating the memory again would cost more than the copy.
         out = core.buffer(f"drawn {name}", (len(arrays), *arrays[0].shape), arrays[0].dtype)
         stacked.append(np.stack(arrays, out=out))
     return Inputs(*stacked)
 
 
 def measure(core: Kernel, arrays: Inputs, rules: Sequence[ScaleRule]) -> list[list[Row]]:
-    """Every metric of the cells of a batch, without masks, for each rule and cell.
+    """Measure every metric of the cells of a batch, without masks, for each rule and cell.
 
     Shapes: q [cells, n_q, d_k], k [cells, n_k, d_k], v [cells, n_k, d_v], g [cells, n_q, d_v].
     """
@@ -262,6 +262,6 @@ def _mean(values: Array) -> Array:
 
 
 def _rms(values: Array) -> Array:
-    # Norms of a saturated row are below 1e-160, where a plain square is 0.
+    # Norms of a saturated row may be below 1e-160, where a plain square is 0.
     total: Array = metrics.row_norms(values.astype(np.float64))
     return total / math.sqrt(values.shape[-1])

@@ -1,7 +1,7 @@
-"""The collapse: metrics against the spread of the logits rather than against d_k.
+"""Draw the collapse: metrics against the spread of the logits instead of d_k.
 
-At one n_k everything depends on the spread of the logits alone, so that every d_k and every scale
-rule lands on one curve; in units of m_n the sum of squared weights does so for every n_k.
+At one n_k everything depends on the spread of the logits only, so that every d_k and every scale
+rule lies on one curve. In units of m_n, the sum of squared weights does so for every n_k.
 """
 
 from collections.abc import Mapping
@@ -29,18 +29,18 @@ from sqrtdk.figures.style import INK, WHERE, Look
 from sqrtdk.theory import expectations
 
 SPREAD = "logit_std"
-"""The axis of the first panels, a metric itself."""
+"""The x-axis of the first panels, which is a metric."""
 
 METRICS = ("entropy_normalized", "jacobian_norm", "grad_logits_dead_entries")
 
 SQUARES = "sum_sq_weights"
-"""The metric that all n_k share once its axis is in units of m_n."""
+"""The metric whose curve is the same for all n_k if its axis is in units of m_n."""
 
 KEYS = ["d_k", "n_k", *WHERE, "scaling"]
 
 
 def against_spread(table: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """The rows of a metric where the logits have a spread, with the spread in a column.
+    """Return the rows of a metric whose logits have a spread, with the spread in a column.
 
     `table` is the summary or exact.csv; the spread is the measured or the exact one.
     """
@@ -52,7 +52,7 @@ def against_spread(table: pd.DataFrame, metric: str) -> pd.DataFrame:
 
 
 def over_largest(spread: pd.Series, n_k: int) -> pd.Series:
-    """The spread in units of m_n, the mean of the largest of n_k standard normals.
+    """Return the spread in units of m_n, the mean of the largest of n_k standard normals.
 
     >>> over_largest(pd.Series([1.0]), 2).round(4).tolist()
     [1.7725]
@@ -61,7 +61,7 @@ def over_largest(spread: pd.Series, n_k: int) -> pd.Series:
 
 
 def build_collapse(tables: Tables) -> Figure:
-    """Three metrics against logit_std, and sum_sq_weights against logit_std over m_n."""
+    """Draw three metrics against logit_std, and sum_sq_weights against logit_std over m_n."""
     shown = pd.concat([against_spread(tables["summary"], m) for m in (*METRICS, SQUARES)])
     if shown.empty:
         return style.nothing(f"{SPREAD} is undefined in this grid.")
@@ -106,18 +106,18 @@ def build_collapse(tables: Tables) -> Figure:
 
 
 def covered(exact: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
-    """The exact curves of the series among the rows of a metric that have an exact value."""
+    """Return the exact curves of the series among the rows of a metric that have an exact value."""
     with_exact = rows.loc[rows["exact"].notna(), ["n_k", "n_q", "scaling"]].drop_duplicates()
     return against_spread(exact, rows["metric"].iloc[0]).merge(with_exact)
 
 
 def marker(look: Look) -> dict[str, Any]:
-    """Hollow, so that points of several arms in one place can be seen."""
+    """Return a hollow marker, so that points of several rules at one position can be seen."""
     return {"marker": look.marker, "linestyle": "none", "markerfacecolor": "none"}
 
 
 def set_axes(axes: Axes, metric: str, everything: pd.DataFrame) -> None:
-    """The axes of a metric's panel, the same for all groups."""
+    """Set the axes of a metric's panel, the same for all groups."""
     axes.set_ylabel(metric)
     axes.set_xlabel("logit_std / m_n" if metric == SQUARES else SPREAD)
     spread = [x_of(rows, metric, n_k) for n_k, rows in everything.groupby("n_k")]
@@ -127,12 +127,12 @@ def set_axes(axes: Axes, metric: str, everything: pd.DataFrame) -> None:
 
 
 def x_of(rows: pd.DataFrame, metric: str, n_k: Any) -> pd.Series:
-    """Where the points of one n_k are along a panel's axis."""
+    """Return the position of the points of one n_k along a panel's axis."""
     return over_largest(rows[SPREAD], int(n_k)) if metric == SQUARES else rows[SPREAD]
 
 
 def plot_curves(axes: Axes, metric: str, curves: pd.DataFrame, sizes: Mapping[Any, Look]) -> None:
-    """The exact curve of every n_k and arm, along d_k."""
+    """Draw the exact curve of every n_k and scale rule, along d_k."""
     for (n_k, _), curve in curves.groupby(["n_k", "scaling"]):
         rows = curve.sort_values("d_k")
         axes.plot(
@@ -144,7 +144,7 @@ def plot_curves(axes: Axes, metric: str, curves: pd.DataFrame, sizes: Mapping[An
 def plot_points(
     axes: Axes, metric: str, rows: pd.DataFrame, arms: Mapping[Any, Look], sizes: Mapping[Any, Look]
 ) -> None:
-    """A point with its bar for every d_k, n_k and arm."""
+    """Draw a point with its bar for every d_k, n_k and scale rule."""
     for (n_k, arm), points in rows.groupby(["n_k", "scaling"]):
         x, look = x_of(points, metric, n_k), sizes[n_k]
         axes.plot(x, points["mean"], color=look.color, label=f"{n_k} {arm}", **marker(arms[arm]))
@@ -152,7 +152,7 @@ def plot_points(
 
 
 def plot_law(axes: Axes) -> None:
-    """max(0, 1 - 1/x), sum_sq_weights at large x = logit_std / m_n."""
+    """Draw max(0, 1 - 1/x), the law of sum_sq_weights at large x = logit_std / m_n."""
     low, high = axes.get_xlim()
     x = np.geomspace(low, high, 97)
     axes.plot(
@@ -162,7 +162,7 @@ def plot_law(axes: Axes) -> None:
 
 
 def ends_of(rows: pd.DataFrame, sizes: Mapping[Any, Look]) -> list[End]:
-    """The n_k of each curve, at the height where it ends on the right."""
+    """Return the n_k of each curve, at the height of its right end."""
     last = rows.sort_values(SPREAD).groupby("n_k").tail(1)
     return [
         End(float(y), f"n_k = {n_k}", sizes[n_k].color)

@@ -1,4 +1,4 @@
-"""From which d_k on: half of the entropy is gone early, gradients are smaller late or never."""
+"""Draw the d_k from which half of the entropy is lost and gradients are smaller without scaling."""
 
 import math
 from collections.abc import Mapping
@@ -32,11 +32,11 @@ TITLES = {
 D_K = f"{schema.D_K.name} ({schema.D_K.unit})"
 
 SMALL_MARK, RING = 3.0, 8.5
-"""Points of a measured marker, and of the exact one around it."""
+"""Sizes in points of a measured marker, and of the exact one around it."""
 
 
 class Span(NamedTuple):
-    """Where d_k is on the axis of the gradients' panels, and where those without a d_k stand."""
+    """The range of d_k on the axis of the gradients' panels, and the places for no d_k."""
 
     low: float
     high: float
@@ -44,14 +44,14 @@ class Span(NamedTuple):
     never: float
 
     def place(self, d_k: float, beyond: str) -> float:
-        """Where a crossing stands; infinity is never."""
+        """Return the position of a crossing; infinity is never."""
         if beyond or math.isinf(d_k):
             return self.always if beyond == "always" else self.never
         return d_k
 
 
 def span_of(table: pd.DataFrame, largest: int) -> Span:
-    """The span of all crossings, the grid's largest d_k and the chapter's."""
+    """Return the span of all crossings, the grid's largest d_k and the chapter's."""
     found = table[["d_k", "ci_low", "ci_high", "exact"]].to_numpy(float).ravel()
     found = found[np.isfinite(found)]
     low, high = min([HEAD / 4, *found]), max([HEAD * 4, largest, *found])
@@ -60,14 +60,14 @@ def span_of(table: pd.DataFrame, largest: int) -> Span:
 
 
 def split(table: pd.DataFrame) -> pd.DataFrame:
-    """The crossings with what they are about: `kind` and, of a gradient, with respect to what."""
+    """Return the crossings with their `kind` and, for a gradient, the array."""
     parts = table["quantity"].str.extract(r"^grad_(?P<x>\w+)_(?P<kind>rms|median)$")
     kinds = parts["kind"].where(table["quantity"] != HALF, HALF)
     return table.assign(x=parts["x"], kind=kinds).dropna(subset="kind")
 
 
 def build_onset(tables: Tables) -> Figure:
-    """Where half of the entropy is gone, and where gradients become smaller without scaling."""
+    """Draw where half of the entropy is lost, and where gradients get smaller without scaling."""
     table, measured = split(tables["crossings"]), tables["summary"]
     kinds = [kind for kind in (HALF, *PAIR) if (table["kind"] == kind).any()]
     if not kinds:
@@ -78,7 +78,7 @@ def build_onset(tables: Tables) -> Figure:
     varying = [name for name in WHERE if len(set(table[name])) > 1]
     looks = style.look_of_sizes(table["n_k"])
     span = span_of(table[table["kind"] != HALF], int(measured["d_k"].max()))
-    # Rows that are high enough for a ring for every n_k.
+    # Rows that are high enough for one ring per n_k.
     headings = 2 + len(varying) + max(0, 3 * (len(looks) - 2))
     figure, grid = sheet(len(blocks), len(kinds), margin=2, headings=headings * len(blocks))
     for i, block in enumerate(blocks):
@@ -111,7 +111,7 @@ def build_onset(tables: Tables) -> Figure:
 
 
 def small_print(table: pd.DataFrame, measured: pd.DataFrame, kinds: list[str]) -> list[str]:
-    """What the marks are."""
+    """Describe the marks."""
     several = measured["n_seeds"].max() > 1
     said = [
         "The d_k from which on, without scaling, half of the entropy is gone, or the rms or the "
@@ -142,7 +142,7 @@ def small_print(table: pd.DataFrame, measured: pd.DataFrame, kinds: list[str]) -
 
 
 def plot_halves(axes: Axes, rows: pd.DataFrame, looks: Mapping[int, Look]) -> None:
-    """The d_k at which half of the entropy is gone, against n_k."""
+    """Draw the d_k at which half of the entropy is lost, against n_k."""
     size_axis(axes, rows["n_k"])
     axes.set_xlabel(f"{schema.N_K.name} ({schema.N_K.unit})")
     axes.set_ylabel(D_K)
@@ -172,7 +172,7 @@ def plot_halves(axes: Axes, rows: pd.DataFrame, looks: Mapping[int, Look]) -> No
 
 
 def plot_ring(axes: Axes, x: float, y: float, look: Look) -> None:
-    """An exact value around the measured one."""
+    """Draw a ring at an exact value, around the measured one."""
     if math.isfinite(x) and math.isfinite(y):
         axes.plot(
             x, y, color=look.color, marker=look.marker, markersize=RING, markeredgewidth=0.9,
@@ -189,7 +189,7 @@ def plot_crossings(
     *,
     labelled: bool,
 ) -> None:
-    """For each gradient by its name and n_k, from which d_k on it is smaller without scaling."""
+    """Draw for each gradient and n_k the d_k from which it is smaller without scaling."""
     _set_places(axes, span, always="always" in set(rows["beyond"]))
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.yaxis.set_major_locator(FixedLocator(range(len(names))))
@@ -222,7 +222,7 @@ def _set_places(axes: Axes, span: Span, *, always: bool) -> None:
     ticks: dict[float, str] = {}
     for tick in axes.get_xticks():
         label = style.number(tick)
-        # As far apart as their labels are long: some 40 characters fit below a panel.
+        # As far apart as their labels need: about 40 characters fit below a panel.
         room = math.log(ends[1] / ends[0]) * (len(label) + 1) / 40
         if low <= tick <= high and (not ticks or math.log(tick / max(ticks)) >= room):
             ticks[float(tick)] = label

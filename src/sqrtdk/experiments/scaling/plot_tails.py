@@ -1,4 +1,4 @@
-"""How the gradient is spread over rows: without scaling few rows carry all of it."""
+"""Draw how the gradient is distributed over rows: without scaling few rows hold all of it."""
 
 import itertools
 import math
@@ -17,17 +17,17 @@ from sqrtdk.figures.panels import MOST, log_axis, log_limits, sheet
 from sqrtdk.figures.style import INK, WHERE
 
 GRADIENT = "q"
-"""The gradient shown; the table has that of the logits too."""
+"""The gradient shown; the table also has that of the logits."""
 
 DECADES = 10
-"""Of the axis of norms. Without scaling the smallest go down to 1e-50."""
+"""Decades of the axis of norms. Without scaling the smallest norms go down to 1e-50."""
 
 STROKES = (":", "-.", "--", "-")
-"""From the smallest d_k to the largest."""
+"""Line styles from the smallest d_k to the largest."""
 
 
 def build_tails(tables: Tables) -> Figure:
-    """Above the share of rows with at least a norm, below the share of the energy they hold."""
+    """Draw the share of rows with at least a norm above, and the energy that they hold below."""
     table = tables["tails"]
     table = table[table["gradient"] == GRADIENT]
     if not (table["row_norm"] > 0).any():
@@ -72,7 +72,7 @@ def build_tails(tables: Tables) -> Figure:
 def plot_norms(
     axes: Axes, rows: pd.DataFrame, color: str, strokes: Mapping[Any, str], table: pd.DataFrame
 ) -> None:
-    """The share of rows with at least a norm, a line for each d_k."""
+    """Draw the share of rows with at least a norm, a line for each d_k."""
     log_axis(axes, log_limits(table["row_norm"], base=10, most=DECADES), base=10, along="x")
     log_axis(axes, log_limits(table["rows_share"], base=10, most=9), base=10)
     plot_level(axes, 0.5)
@@ -86,7 +86,7 @@ def plot_norms(
 def plot_energy(
     axes: Axes, rows: pd.DataFrame, color: str, strokes: Mapping[Any, str], table: pd.DataFrame
 ) -> None:
-    """The share of the squared norm that the largest rows hold, a line for each d_k."""
+    """Draw the share of the squared norm that the largest rows hold, a line for each d_k."""
     log_axis(axes, log_limits(table["rows_share"], base=10, most=9), base=10, along="x")
     axes.set_ylim(-0.02, 1.04)
     known = rows.dropna(subset=["energy_share"])

@@ -1,4 +1,4 @@
-"""The figure of the weight matrices of one random draw, one for each arm and d_k."""
+"""Draw the weight matrices of one random draw, one for each scale rule and d_k."""
 
 import itertools
 from collections.abc import Iterator
@@ -14,11 +14,11 @@ from sqrtdk.figures.draw import Tables
 
 
 def plot_weights(table: pd.DataFrame, axes: Axes) -> AxesImage:
-    """One weight matrix as an image: a row a query, a column a key."""
+    """Draw one weight matrix as an image: one row per query, one column per key."""
     n_query, n_key = len(set(table["query"])), len(set(table["key"]))
     weights = table.sort_values(["query", "key"])["weight"].to_numpy(float)
     matrix = weights.reshape(n_query, n_key)
-    # The square root keeps 1/n_k and 1 apart from 0 and from each other.
+    # The square root separates 1/n_k and 1 from 0 and from each other.
     image = axes.imshow(
         matrix, cmap="viridis", norm=PowerNorm(0.5, vmin=0, vmax=1), aspect="auto",
         interpolation="none",
@@ -30,7 +30,7 @@ def plot_weights(table: pd.DataFrame, axes: Axes) -> AxesImage:
 
 
 def build_weights(tables: Tables) -> Figure:
-    """Draw one weight matrix for each arm (row) and d_k (column), on one colour scale."""
+    """Draw one weight matrix for each scale rule (row) and d_k (column), on one colour scale."""
     table = tables["weights"]
     looks = style.looks(table["scaling"])
     fixed = ["n_k", *style.WHERE, "seed"]
@@ -65,7 +65,7 @@ def build_weights(tables: Tables) -> Figure:
         shrink=min(1.0, 3 / len(lines)), anchor=(0.0, 1.0),
         label="weight\n(colour by its square root)",
     )  # fmt: skip
-    # 256 little rectangles would be most of the file.
+    # 256 small rectangles would be most of the file.
     for collection in bar.ax.collections:
         collection.set_rasterized(True)
     style.note(figure, " ".join(_matrix_print(table)))

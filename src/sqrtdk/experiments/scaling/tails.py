@@ -1,7 +1,7 @@
-"""How a gradient is spread over its rows: the tail that a mean hides.
+"""Compute tails.csv: how a gradient is distributed over its rows, which a mean hides.
 
-Row norms of several seeds of one n_k are pooled. Reading one row of the table: so large a share
-of the rows has at least this norm, and together they hold this share of the squared norm.
+Row norms of several seeds of one n_k are pooled. A row of the table says: this share of the rows
+has at least this norm, and together they hold this share of the squared norm.
 """
 
 import itertools
@@ -19,10 +19,10 @@ from sqrtdk.stats import intervals
 from sqrtdk.storage import tables
 
 SEEDS = 20
-"""Seeds pooled at most: with 64 queries each, the tail reaches one row in a thousand."""
+"""Maximum seeds pooled: with 64 queries each, the tail reaches one row in a thousand."""
 
 SIZES = 4
-"""Values of d_k at most, spread over the grid."""
+"""Maximum values of d_k, spread over the grid."""
 
 GRADIENTS = ("logits", "q")
 
@@ -45,13 +45,13 @@ COLUMNS = (
 
 
 def tail(norms: np.ndarray) -> Iterator[dict[str, float]]:
-    """The distribution of row norms [n], from the largest on, at ranks evenly spaced in their log.
+    """Yield the distribution of row norms [n], largest first, at ranks evenly spaced in their log.
 
     >>> [(row["rows_share"], row["energy_share"]) for row in tail(np.array([2.0, 2.0]))]
     [(0.5, 0.5), (1.0, 1.0)]
     """
     falling = np.sort(norms)[::-1]
-    # Scaled by the largest, so that squares of tiny norms do not vanish.
+    # Scaled by the largest, so that squares of tiny norms do not underflow.
     energy = np.cumsum(np.square(falling / (falling[0] or 1.0)))
     count = len(falling)
     ranks = np.unique(np.round(np.geomspace(1, count, 60)).astype(int))
@@ -65,7 +65,7 @@ def tail(norms: np.ndarray) -> Iterator[dict[str, float]]:
 
 
 def rows(settings: Mapping[str, Any]) -> Iterator[tables.Row]:
-    """The spread of the gradients by logits and q, at the middle n_k, by d_k and scale rule."""
+    """Yield the distribution of the gradients of logits and q, at the middle n_k."""
     n_k = settings["n_k"][len(settings["n_k"]) // 2]
     n_q, dtype, seeds = settings["n_q"][0], settings["dtype"][0], settings["seed"][:SEEDS]
     inputs, law = next(iter(settings["inputs"].items()))
@@ -76,7 +76,7 @@ def rows(settings: Mapping[str, Any]) -> Iterator[tables.Row]:
         entries = settings["scaling"].items()
         rules = {name: scale_rules.rule(entry, d_k=d_k, n_k=n_k) for name, entry in entries}
         norms: dict[tuple[str, str], list[Array]] = {}
-        # Seed by seed, and of each only the norms: 20 draws with their gradients fill a memory.
+        # Keep only the norms of each seed: 20 draws with their gradients would fill the memory.
         for seed in seeds:
             arrays = draw(law, **sizes, d_v=settings["d_v"], seed=seed, dtype=dtype)
             q, k, v, g = (array[np.newaxis] for array in arrays)

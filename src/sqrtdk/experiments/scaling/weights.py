@@ -1,4 +1,4 @@
-"""Real weight matrices of a few cells, kept whole so that a reader sees the saturation.
+"""Compute weights.csv: whole weight matrices of a few cells, in which saturation is visible.
 
 They are the cells of the grid's first seed, the same draw that runs.csv measures.
 """
@@ -17,10 +17,10 @@ from sqrtdk.stats import intervals
 from sqrtdk.storage import tables
 
 SHOWN = 16
-"""Queries and keys shown: more cannot be told apart on a page."""
+"""Number of queries and keys shown: more cannot be distinguished on a page."""
 
 PANELS = 5
-"""Values of d_k shown, spread over the grid from its smallest to its largest."""
+"""Number of d_k shown, spread over the grid from its smallest to its largest."""
 
 COLUMNS = (
     *(

@@ -1,1 +1,1 @@
-"""The experiment `score_width`."""
+"""Kinds of attention scores against their width d_k."""

@@ -21,8 +21,8 @@ from sqrtdk.stats.wording import estimate
 class _Point(NamedTuple):
     """A reader at one d_k, at learning rates that were chosen on other seeds.
 
-    `own` is the ratio of its steps to those at the smallest d_k, `scaled` to those of scaled dot
-    attention.
+    `own` is the ratio of its steps to those at the smallest d_k, `scaled` the ratio to those of
+    scaled dot attention.
     """
 
     seeds: int
@@ -36,7 +36,7 @@ class _Point(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What it takes, or where it ends, in words."""
+        """Return its steps, or its final accuracy, in words."""
         if self.steps.mean <= self.budget:
             return f"takes {estimate(self.steps)} steps"
         seeds = f"{self.reached} of {self.seeds} seeds" if self.reached else "no seed"
@@ -59,7 +59,7 @@ def _points(table: pd.DataFrame) -> dict[str, dict[int, _Point]]:
 
 
 def score_width(whole: Whole) -> Reading:
-    """Judge whether unscaled dot attention falls behind with d_k where the others keep up.
+    """Judge whether unscaled dot attention falls behind with d_k while the others keep up.
 
     Both are judged against the same margin, so that no true ratio can be called both: more seeds
     only narrow the interval around it.

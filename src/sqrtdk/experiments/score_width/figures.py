@@ -1,4 +1,4 @@
-"""The figure of the score width experiment: readers as lines, against d_k."""
+"""Draw the figure of the score width experiment: readers as lines, against d_k."""
 
 from matplotlib.figure import Figure
 
@@ -9,7 +9,7 @@ from sqrtdk.figures.draw import Tables
 
 
 def build_d_k(tables: Tables) -> Figure:
-    """Accuracy and steps to 90 % against score width, a panel for each learning rate."""
+    """Draw accuracy and steps to 90 % against score width, a panel for each learning rate."""
     return build_ends(tables["summary"], D_K, "learning_rate", ("length", "hidden"))
 
 

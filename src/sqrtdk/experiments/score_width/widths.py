@@ -1,9 +1,9 @@
-"""Make widths.csv: how fast each kind of attention of `score_width` learns at each score width.
+"""Compute widths.csv: how fast each kind of attention of `score_width` learns at each score width.
 
 A reader is compared with itself at the smallest d_k and with scaled dot attention at the same d_k,
-by the same rules as the arms of `training`: every seed is reported at the learning rate that the
-other half of the seeds chose, ratios are taken seed by seed, and a run that did not reach 90 % is
-known to be slower than the steps trained (see `rates`).
+with the rules of `training.rates`: every seed is reported at the learning rate that the other half
+of the seeds chose, ratios are computed seed by seed, and a run that did not reach 90 % is known to
+be slower than the steps trained.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ from sqrtdk.stats.intervals import median_interval
 from sqrtdk.storage import tables
 
 MEASURE = "scaled_dot"
-"""The reader that the others are measured by."""
+"""The reader that the others are compared with."""
 
 _OWN = "Steps to 90 % over those of the same reader at the smallest d_k, seed by seed: "
 _OTHER = f"Steps to 90 % over those of {MEASURE} at the same d_k, seed by seed: "
@@ -31,7 +31,7 @@ COLUMNS = (
     Column("n_seeds", "Number of seeds.", "seeds", read=int),
     Column(
         "reached",
-        "Of them, those that reached 90 %, each at the learning rate that the other half of the "
+        "Number of seeds that reached 90 %, each at the learning rate that the other half of the "
         "seeds chose.",
         "seeds",
         read=int,

@@ -1,1 +1,1 @@
-"""The experiment `training`."""
+"""Training a content lookup with and without scaling."""

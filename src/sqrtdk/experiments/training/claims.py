@@ -1,6 +1,6 @@
 """Judge the claims about training from rates.csv and twins.csv.
 
-The rules in words are in `claims`, next to the sentences.
+The sentences and their rules in words are in `experiments.chapter`.
 """
 
 import math
@@ -23,22 +23,22 @@ MUCH = 5
 """A ratio of steps below which scaling helps only a little."""
 
 FEWEST = 6
-"""Seeds that a 95 % interval of a median needs: five are all on one side of it too often."""
+"""Seeds that a 95 % interval of a median needs: five are too often all on one side of it."""
 
 WIDER = math.log10(2)
-"""Decades by which one window of learning rates is wider: the ratio of its ends doubles."""
+"""Minimum difference of two windows of learning rates in decades, a factor of 2."""
 
 SAME = 1e-3
-"""Two held-out losses that differ relatively by more are not the same. Rounding makes up to 3e-6
-of it in the default grid, where Adam divides by gradient entries that are nearly 0; seeds differ
-by some ten per cent."""
+"""Relative difference above which two held-out losses count as different. Rounding causes up to
+3e-6 in the default grid, where Adam divides by gradient entries that are nearly 0. Seeds differ by
+tens of per cent."""
 
 
 class Ratio(NamedTuple):
     """A median ratio over seeds, between `least` and `most`, and the outer ends of its interval.
 
-    The bounds differ where runs that never got to 90 % leave the median open. NaN ends where there
-    is no interval.
+    The bounds differ if runs that never reached 90 % leave the median open. The ends are NaN
+    without an interval.
     """
 
     least: float
@@ -47,9 +47,9 @@ class Ratio(NamedTuple):
     high: float = math.nan
 
     def beyond(self, level: float, *, above: bool) -> bool | None:
-        """Return whether the whole interval is above (or below) a level; None if it is across.
+        """Return whether the whole interval is above (or below) a level; None if it crosses it.
 
-        Raises MissingError where there is no interval, because one number decides nothing.
+        Raises MissingError without an interval, because a single number decides nothing.
         """
         if math.isnan(self.low):
             raise MissingError(f"fewer than {FEWEST} seeds give no interval of a median")
@@ -57,28 +57,29 @@ class Ratio(NamedTuple):
 
     @property
     def bound(self) -> Estimate:
-        """The bound that says more, with the interval: the upper one below 1 or without a lower."""
+        """Return the more informative bound: the upper one if it is below 1 or the only one."""
         upper = self.most < 1 or self.least == 0
         return Estimate(self.most if upper else self.least, self.low, self.high)
 
     @property
     def kind(self) -> str:
-        """Of which kind `bound` is, in words; empty where it is the ratio itself."""
+        """Return the kind of `bound` in words; empty if it is the ratio itself."""
         if self.least == self.most:
             return ""
         return "at most " if self.bound.mean == self.most else "at least "
 
     def text(self, unit: str = "") -> str:
-        """The ratio in words."""
+        """Return the ratio in words."""
         if (self.least, self.most) == (0.0, math.inf):
             return "undefined"
         return f"{self.kind}{estimate(self.bound, unit)}"
 
 
 class Windows(NamedTuple):
-    """The windows of learning rates of the two arms at one d_k, in decades.
+    """The windows of learning rates of both scale rules at one d_k, in decades.
 
-    `gap` is by how much the scaled one is wider; an open window may be wider than the grid shows.
+    `gap` is the width of the scaled one minus that of the unscaled one. An open window may be wider
+    than the grid shows.
     """
 
     unscaled: Estimate
@@ -92,10 +93,10 @@ class Windows(NamedTuple):
 class Comparison:
     """Training without scaling against 1/√d_k, by d_k in rising order, with one optimizer and loss.
 
-    `ratio` is that of the steps to 90 %, unscaled over scaled, and `windows` are those of learning
-    rates. `edges` are the d_k at which a best rate is at the edge of the grid. `cases` are the
-    ratios at the largest d_k of all comparisons of the run, by label. `diverged` has, at each d_k,
-    the runs that diverged without scaling and with it, and all runs of an arm.
+    `ratio` is the ratio of the steps to 90 %, unscaled over scaled, and `windows` are those of
+    learning rates. `edges` are the d_k at which a best rate is at the edge of the grid. `cases` are
+    the ratios at the largest d_k of all comparisons of the run, by label. `diverged` has, at each
+    d_k, the runs that diverged without scaling and with it, and all runs of a rule.
     """
 
     label: str
@@ -111,8 +112,8 @@ class Comparison:
 def comparisons(settings: Mapping[str, Any], table: pd.DataFrame) -> list[Comparison]:
     """Return the comparisons of a rates.csv, in the order of its axes.
 
-    A comparison needs an arm that leaves the scores as they are and one that divides by √d_k; where
-    one is missing, there is a single comparison without ratios.
+    A comparison needs a rule that leaves the scores unchanged and one that divides by √d_k. If one
+    is missing, there is a single comparison without ratios.
     """
     rules = settings["scaling"]
     unscaled, scaled = unscaled_arm(rules), scaled_arm(rules)
@@ -163,7 +164,7 @@ def _windows(unscaled: Mapping[Any, Any], scaled: Mapping[Any, Any]) -> Windows:
 
 
 NO_ARMS = (
-    "the run has not both a scale rule that leaves the scores as they are "
+    "the run does not have both a scale rule that leaves the scores as they are "
     "and one that divides by √d_k"
 )
 
@@ -171,7 +172,7 @@ NO_ARMS = (
 def scaling_helps(one: Comparison) -> Reading:
     """Judge the ratio of steps at the largest d_k against 1. Raises MissingError.
 
-    What missed 90 % counts as the data allow at worst: the outer ends decide.
+    Runs that missed 90 % count as the worst that the data allow: the outer ends decide.
     """
     if not one.ratio:
         raise MissingError(NO_ARMS)
@@ -231,7 +232,7 @@ def stability(one: Comparison) -> Reading:
     if d_k == 1:
         raise MissingError("at d_k = 1 both arms are the same, and there is no larger d_k")
     holds = past(at.gap, WIDER, above=True)
-    # Of the narrower window the width has to be known, and where that is open one of both.
+    # The width of the narrower window must be known; if neither is narrower, one of both.
     narrower = {True: [at.unscaled_open], False: [at.scaled_open]}
     if all(narrower[holds] if holds is not None else [at.unscaled_open, at.scaled_open]):
         raise MissingError(
@@ -266,7 +267,7 @@ def stability(one: Comparison) -> Reading:
 
 
 def same_run(whole: Whole) -> Reading:
-    """Judge whether every twin is the run that it should be. Raises MissingError."""
+    """Judge whether every pair of equivalent runs is the same run. Raises MissingError."""
     table = whole.table
     if table.empty:
         raise MissingError("the run has no scale rule that divides by √d_k")

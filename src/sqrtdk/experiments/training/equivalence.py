@@ -1,10 +1,9 @@
-"""Make twins.csv: training with scaling, and without it from smaller weights, is the same run.
+"""Compute twins.csv: training with scaling, and without it from smaller weights, is the same run.
 
 Scores and gradients depend on the factor s = 1/√d_k and the projections W only through s W_q W_kᵀ.
 So U = √s W without a factor gives the same attention, and dL/dU = dL/dW / √s. Gradient descent on
-U at rate s r therefore makes the steps that descent on W makes at rate r; and so does Adam, to
-which the size of a gradient does not matter, at rate √s r (its epsilon, which it is measured
-against, over √s).
+U at rate s r therefore takes the same steps as descent on W at rate r. Adam does so at rate √s r,
+because its steps do not depend on the size of a gradient, if its epsilon is divided by √s.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,18 +23,18 @@ from sqrtdk.stats.series import scaled_arm
 from sqrtdk.storage import planning, tables
 
 SEEDS = 12
-"""Seeds at most: two runs are the same or they are not."""
+"""Maximum number of seeds: a few are enough, because two runs are either the same or not."""
 
 COLUMNS = (
     *(schema.axis_column(key) for key in (*rates.TASK, schema.SEED)),
     Column(
         "learning_rate",
-        "Learning rate of the run that divides by √d_k: the one at which rates.csv reports the "
+        "Learning rate of the run that divides by √d_k: the rate at which rates.csv reports the "
         "seed, which the other half of the seeds chose.",
     ),
-    Column("twin_rate", "That of its twin: over √d_k under sgd, over d_k^(1/4) under adam."),
-    Column("steps_to_90", "Steps to 90 % of the scaled run; inf where not reached.", "steps"),
-    Column("twin_steps_to_90", "The same of its twin.", "steps"),
+    Column("twin_rate", "Rate of the unscaled twin: over √d_k with sgd, over d_k^(1/4) with adam."),
+    Column("steps_to_90", "Steps to 90 % of the scaled run; inf if not reached.", "steps"),
+    Column("twin_steps_to_90", "Steps to 90 % of the twin; inf if not reached.", "steps"),
     Column(
         "difference",
         "Largest difference of their held-out losses over the logged steps, relative to the loss.",
@@ -44,7 +43,7 @@ COLUMNS = (
 
 
 def twin_rate(rate: float, *, factor: float, optimizer: str) -> float:
-    """Return the learning rate without scaling that makes the same steps from smaller weights."""
+    """Return the learning rate that gives the same steps without scaling from smaller weights."""
     return rate * (factor if optimizer == "sgd" else factor**0.5)
 
 
@@ -60,7 +59,7 @@ def twin(
 
 
 def train_twin(slab: dict[str, Any], seed: int, *, rate: float, factor: float) -> list[Point]:
-    """Return the logged points of the twin of a run of `training`."""
+    """Return the logged points of the unscaled run that is equivalent to a run of `training`."""
     batches, held_out = training.draw(slab, seed)
     w_q, w_k = training.projections(slab, seed)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -83,7 +82,7 @@ def rows(settings: Mapping[str, Any], runs: pd.DataFrame, table: pd.DataFrame) -
 def pairs(
     settings: Mapping[str, Any], runs: pd.DataFrame, table: pd.DataFrame
 ) -> Iterator[tables.Row]:
-    """Yield a row for each run of the arm that divides by √d_k; none without that arm.
+    """Yield a row for each run of the rule that divides by √d_k; none without that rule.
 
     `runs` is runs.csv and `table` is rates.csv.
     """
@@ -123,9 +122,9 @@ def pairs(
 
 
 def _difference(own: np.ndarray, other: np.ndarray) -> float:
-    """Largest difference relative to `own`; of both 0 or both diverged there is none."""
+    """Return the largest difference relative to `own`; 0 where both are 0 or both diverged."""
     same = (own == other) | (np.isnan(own) & np.isnan(other))
     with np.errstate(divide="ignore", invalid="ignore"):
         apart = np.abs(other - own) / np.abs(own)
-    # Where one alone has diverged they differ without bound.
+    # If only one has diverged, the difference is infinite.
     return float(np.max(np.where(same, 0.0, np.nan_to_num(apart, nan=np.inf, posinf=np.inf))))

@@ -37,5 +37,5 @@ EXPERIMENT = Experiment(
         Figure("rates", tables=("rates",), seeds_from="rates"),
         Figure("noise", seeds_from="rates"),
     ),
-    pivot=Pivot(metrics=("steps_to_90", "learning_rate")),
+    pivot=Pivot(metrics=("steps_to_90", "learning_rate"), table="rates"),
 )

@@ -22,19 +22,19 @@ from sqrtdk.figures.style import INK, RULE, Look
 from sqrtdk.stats import intervals
 
 SIZES = 4
-"""Panels of learning curves at most, for values of d_k spread over the grid."""
+"""Maximum number of panels of learning curves, for values of d_k spread over the grid."""
 
 FIRST_STEP = 8.0
-"""Up to it the axis of steps is linear, so that step 0 has a place."""
+"""The axis of steps is linear up to this step, so that it can show step 0."""
 
 TWIN = Look(style.FIXED["off"], "o", dashed=True)
-"""The unscaled arm's colour: it has no scaling either."""
+"""Uses the colour of the unscaled rule, because it has no scaling either."""
 
 WHERE = ("n_k", "batch_size", "loss", "optimizer")
 
 
 def chosen(table: pd.DataFrame, **wanted: str) -> pd.DataFrame:
-    """The middle n_k, the smallest batch and, of an axis named, the value wanted if it is there."""
+    """Return the rows of the middle n_k, the smallest batch and the wanted value of each axis."""
     if table.empty:
         return table
     sizes = sorted(set(table["n_k"]))
@@ -47,13 +47,13 @@ def chosen(table: pd.DataFrame, **wanted: str) -> pd.DataFrame:
 
 
 def at_best(table: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
-    """The rows of a summary that are at their arm's best learning rate."""
+    """Return the rows of a summary at the best learning rate of their scale rule."""
     axes = [column.name for column in rates.COLUMNS if column.axis]
     return table.merge(found.loc[found["best"] == 1, axes], on=axes)
 
 
 def reported(table: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per arm of a rates.csv, with the steps at rates chosen on other seeds."""
+    """Return one row per rule of a rates.csv, with the steps at rates chosen on other seeds."""
     best = table[table["best"] == 1]
     return best.assign(
         steps_to_90=best["crossfit_steps"],
@@ -66,7 +66,7 @@ def reported(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def build_curves(tables: Tables) -> Figure:
-    """Accuracy and entropy against the step, each arm at its best learning rate."""
+    """Draw accuracy and entropy against the step, each scale rule at its best learning rate."""
     metrics = {"accuracy": "accuracy (share)", "entropy_nats": "entropy (nats)"}
     table = at_best(tables["summary"], tables["rates"])
     table = chosen(table[table["metric"].isin(metrics)], loss="values", optimizer="adam")
@@ -103,7 +103,7 @@ def build_curves(tables: Tables) -> Figure:
 
 
 def plot_curves(table: pd.DataFrame, axes: Axes, looks: dict[str, Look]) -> None:
-    """One metric against the step, a line for each arm, with its band."""
+    """Draw one metric against the step, a line for each scale rule, with its band."""
     for arm, look in looks.items():
         rows = table[table["scaling"] == arm].sort_values("step")
         axes.plot(rows["step"], rows["mean"], color=look.color, marker=look.marker, label=arm)
@@ -125,7 +125,7 @@ def plot_curves(table: pd.DataFrame, axes: Axes, looks: dict[str, Look]) -> None
 
 
 def build_steps(tables: Tables) -> Figure:
-    """Steps to 90 % against d_k at the best rate, a panel for each optimizer and loss."""
+    """Draw steps to 90 % against d_k at the best rate, a panel for each optimizer and loss."""
     table = chosen(tables["rates"])
     table, same = reported(table), chosen(tables["twins"])
     looks = style.looks(table["scaling"])
@@ -146,7 +146,7 @@ def build_steps(tables: Tables) -> Figure:
             size_axis(axes, table["d_k"])
             log_axis(axes, limits, base=10)
             plot_level(axes, budget)
-            # On the left: the bars of slow runs are on the right.
+            # On the left, because the bars of slow runs are on the right.
             axes.annotate(
                 f"{budget} steps trained", (0.03, budget), (0, 4), va="bottom",
                 xycoords=("axes fraction", "data"), textcoords="offset points",
@@ -172,7 +172,7 @@ def build_steps(tables: Tables) -> Figure:
 
 
 def plot_steps(rows: pd.DataFrame, axes: Axes, look: Look, *, shift: float) -> None:
-    """Medians joined by a line, their intervals as bars; a triangle on top for what is beyond."""
+    """Draw medians joined by a line, intervals as bars, and a triangle for numbers out of range."""
     rows = rows.sort_values("d_k")
     x, y = rows["d_k"].to_numpy(float) * shift, rows["steps_to_90"].to_numpy(float)
     low, high = (rows[name].to_numpy(float) for name in ("ci_low", "ci_high"))
@@ -187,7 +187,7 @@ def plot_steps(rows: pd.DataFrame, axes: Axes, look: Look, *, shift: float) -> N
         x, np.clip(low, bottom, top), np.clip(high, bottom, top), color=look.color, linewidth=1.3
     )
     beyond = np.isinf(y) | np.isinf(high)
-    # An empty line that is not clipped has no place, and the layout breaks on it.
+    # An empty line that is not clipped has no position, which breaks the layout.
     if beyond.any():
         axes.plot(
             x[beyond], np.full(int(beyond.sum()), top), color=look.color, marker="^", markersize=7,
@@ -196,7 +196,7 @@ def plot_steps(rows: pd.DataFrame, axes: Axes, look: Look, *, shift: float) -> N
 
 
 def plot_twins(rows: pd.DataFrame, axes: Axes) -> None:
-    """Rings where the twin runs without scaling reached 90 %: the median of the seeds that ran."""
+    """Draw rings at the median step at which the equivalent unscaled runs reached 90 %."""
     for d_k, found in rows.groupby("d_k"):
         steps = float(found["twin_steps_to_90"].median())
         if math.isfinite(steps):
@@ -236,7 +236,7 @@ def _steps_print(table: pd.DataFrame, *, rings: bool) -> Iterable[str]:
 
 
 def build_rates(tables: Tables) -> Figure:
-    """Steps to 90 % by learning rate and d_k, a panel for each optimizer and arm."""
+    """Draw steps to 90 % by learning rate and d_k, a panel for each optimizer and scale rule."""
     table = chosen(tables["rates"], loss="values")
     looks = style.looks(table["scaling"])
     lines = _there(table, OPTIMIZER.name, OPTIMIZER.choices)
@@ -284,12 +284,12 @@ def plot_rates(
     grid_rates: Sequence[float],
     norm: LogNorm,
 ) -> AxesImage:
-    """The map of one arm, with the numbers in it."""
+    """Draw the map of one scale rule, with the numbers in it."""
     steps = np.full((len(grid_rates), len(sizes)), np.inf)
     for row in rows.to_dict("records"):
         place = grid_rates.index(row["learning_rate"]), sizes.index(row["d_k"])
         steps[place] = row["steps_to_90"]
-    # 90 % before the first step, as a single item has it, has no place on a logarithmic scale.
+    # A logarithmic scale cannot show 90 % at step 0, which a single item reaches.
     matrix = np.ma.masked_invalid(np.maximum(steps, 1.0))
     image = axes.imshow(
         matrix, cmap="viridis_r", norm=norm, aspect="auto", origin="lower", interpolation="none"
@@ -320,9 +320,9 @@ def plot_rates(
 
 
 def build_noise(tables: Tables) -> Figure:
-    """Signal-to-noise ratio of the gradient at initialisation, a panel for each loss."""
+    """Draw the signal-to-noise ratio of the gradient at initialisation, a panel for each loss."""
     table = tables["summary"]
-    # It knows no optimizer and no learning rate.
+    # The ratio does not depend on the optimizer and the learning rate.
     first = (table["optimizer"] == table["optimizer"].iloc[0]) & (
         table["learning_rate"] == table["learning_rate"].min()
     )

@@ -1,12 +1,12 @@
-"""Content lookup, learned: noisy queries look for their item in a library that is new every step.
+"""Content lookup, learned: noisy queries retrieve their item from a library that is new every step.
 
-The model is one attention head whose projections are trained: q = y W_q and k = x W_k for queries
+The model is one attention head with trained projections: q = y W_q and k = x W_k for queries
 y and items x, both of d_model entries; its weights average the items' values. The scores
 y W_q W_kᵀ xᵀ depend on the projections only through the *cross matrix* W_q W_kᵀ, so the forward
 pass and the gradient with respect to it cost the same at every d_k.
 
-Gradients are written out by hand. Arrays of several runs stand side by side along leading axes,
-and no run's bits depend on its neighbours. Nothing here knows a path or a configuration.
+Gradients are derived by hand. Arrays of several runs are stacked along leading axes, and the bits
+of a run do not depend on the other ones. Nothing here knows a path or a configuration.
 """
 
 import math
@@ -22,16 +22,17 @@ from sqrtdk.core.gradients import softmax_backward
 from sqrtdk.core.metrics import row_metrics
 
 Loss = Literal["values", "weights"]
-"""What the loss looks at: the attention's output, or the attention weights themselves."""
+"""The input of the loss: the attention's output, or the attention weights."""
 
 LOSSES: tuple[Loss, ...] = get_args(Loss)
 
 
 class Batch(NamedTuple):
-    """Libraries and the queries that each is asked, with any leading axes.
+    """Libraries and their queries, with any leading axes.
 
-    `items` [n_k, d_model] are the contents that keys are made of, `values` [n_k, d_v] what they
-    hand over, `queries` [n_q, d_model] noisy copies of items, `targets` [n_q] which items.
+    `items` [n_k, d_model] are the inputs of the keys, `values` [n_k, d_v] the vectors that the
+    attention averages, `queries` [n_q, d_model] noisy copies of items, `targets` [n_q] the indices
+    of these items.
     """
 
     items: Floats
@@ -40,18 +41,18 @@ class Batch(NamedTuple):
     targets: NDArray[np.intp]
 
     def at(self, place: int) -> "Batch":
-        """The batch at one place of the first axis."""
+        """Return the batch at one index of the first axis."""
         return Batch(*(array[place] for array in self))
 
 
 def make_batch(
     items: Floats, values: Floats, noise: Floats, targets: NDArray[np.intp], *, noise_sd: float
 ) -> Batch:
-    """A batch of items [n_k, d_model] brought to length √d_model, and its noisy queries.
+    """Return a batch of items [n_k, d_model], rescaled to length √d_model, and its noisy queries.
 
-    The query for item x is x + `noise_sd` times noise [n_q, d_model]. Items of one length are
-    found by their scores alone: with the identity as cross matrix the best score is the nearest
-    item's.
+    The query for item x is x + `noise_sd` times noise [n_q, d_model]. As all items have the same
+    length, scores are enough to find them: with the identity as cross matrix, the best score is
+    that of the nearest item.
     """
     lengths = np.linalg.norm(items, axis=-1, keepdims=True)
     sphere = items / lengths * math.sqrt(items.shape[-1])
@@ -63,15 +64,15 @@ def make_batch(
 
 
 def scores(batch: Batch, cross: Floats) -> Floats:
-    """Unscaled scores [..., n_q, n_k] under cross matrices W_q W_kᵀ [..., d_model, d_model]."""
+    """Return unscaled scores [..., n_q, n_k] for cross matrices W_q W_kᵀ."""
     return batch.queries @ cross @ np.swapaxes(batch.items, -1, -2)
 
 
 def loss_of(logits: Floats, batch: Batch, loss: Loss) -> Floats:
-    """Mean loss over the queries of logits [..., n_q, n_k].
+    """Return the mean loss over the queries of logits [..., n_q, n_k].
 
-    `values`: half the squared distance of the attention's output to the value of the item that is
-    looked for. `weights`: cross-entropy, -ln of the weight of that item.
+    `values`: half the squared distance of the attention's output to the value of the wanted item.
+    `weights`: cross-entropy, -ln of the weight of that item.
     """
     if loss == "weights":
         shifted = shift_by_row_max(logits)
@@ -85,7 +86,7 @@ def loss_of(logits: Floats, batch: Batch, loss: Loss) -> Floats:
 
 
 def loss_by_logits(weights: Floats, batch: Batch, loss: Loss) -> Floats:
-    """Gradient of `loss_of` with respect to the logits, by their softmax [..., n_q, n_k]."""
+    """Return the gradient of `loss_of` with respect to the logits, from their softmax."""
     n_q = weights.shape[-2]
     if loss == "weights":
         found: Floats = weights / n_q
@@ -97,7 +98,7 @@ def loss_by_logits(weights: Floats, batch: Batch, loss: Loss) -> Floats:
 
 
 def loss_by_cross(batch: Batch, cross: Floats, *, scale: Floats, loss: Loss) -> Floats:
-    """Gradient of the batch's loss with respect to the cross matrix, in its shape.
+    """Return the gradient of the batch's loss with respect to the cross matrix, in its shape.
 
     `scale` [..., 1, 1] multiplies the scores.
     """
@@ -119,25 +120,25 @@ def _at_targets(rows: Floats, batch: Batch) -> Floats:
 
 
 class Optimizer(Protocol):
-    """Projections W_q and W_k [..., d_model, d_k] and how a gradient moves them."""
+    """Projections W_q and W_k [..., d_model, d_k] and their update from a gradient."""
 
     @property
     def cross(self) -> Floats:
-        """The cross matrix W_q W_kᵀ [..., d_model, d_model]."""
+        """Return the cross matrix W_q W_kᵀ [..., d_model, d_model]."""
 
     def norms(self, by_cross: Floats) -> tuple[Floats, Floats]:
-        """Norms [...] of the gradients with respect to W_q and W_k."""
+        """Return norms [...] of the gradients with respect to W_q and W_k."""
 
     def step(self, by_cross: Floats) -> None:
-        """One step down the gradient, given with respect to the cross matrix."""
+        """Take one step for a gradient with respect to the cross matrix."""
 
 
 class Sgd:
-    """Gradient descent W ← W - rate dL/dW, carried by products of the projections alone.
+    """Gradient descent W ← W - rate dL/dW, computed from products of the projections only.
 
     With G the gradient with respect to the cross matrix M = W_q W_kᵀ, dL/dW_q = G W_k and
-    dL/dW_k = Gᵀ W_q. So M, W_q W_qᵀ and W_k W_kᵀ follow from themselves, and a step costs the same
-    at every d_k. `rate` is [..., 1, 1].
+    dL/dW_k = Gᵀ W_q. So M, W_q W_qᵀ and W_k W_kᵀ determine their own updates, and a step costs the
+    same at every d_k. `rate` is [..., 1, 1].
     """
 
     def __init__(self, w_q: Floats, w_k: Floats, *, rate: Floats) -> None:
@@ -149,11 +150,11 @@ class Sgd:
         )
 
     def norms(self, by_cross: Floats) -> tuple[Floats, Floats]:
-        """|G W_k|² = ⟨G, G W_k W_kᵀ⟩, and so for W_q."""
+        """Return the norms, from |G W_k|² = ⟨G, G W_k W_kᵀ⟩ and the same for W_q."""
         return gradient_norms(by_cross, self.of_q, self.of_k)
 
     def step(self, by_cross: Floats) -> None:
-        """The products of W_q - rate G W_k and W_k - rate Gᵀ W_q, written out."""
+        """Update the products to those of W_q - rate G W_k and W_k - rate Gᵀ W_q."""
         g, g_t = by_cross, np.swapaxes(by_cross, -1, -2)
         m, m_t, rate = self.cross, np.swapaxes(self.cross, -1, -2), self.rate
         left, right = self.of_q @ g, g @ self.of_k
@@ -166,8 +167,8 @@ class Sgd:
 class Adam:
     """Adam on every entry of both projections.
 
-    It is no function of products of the projections, so they are kept whole. `rate` is
-    [..., 1, 1].
+    Its update is not a function of products of the projections, so the projections are stored.
+    `rate` is [..., 1, 1].
     """
 
     def __init__(
@@ -175,7 +176,7 @@ class Adam:
     ) -> None:
         runs = np.broadcast_shapes(rate.shape[:-2], w_q.shape[:-2])
         self.rate = rate
-        # In C order, because a broadcast array's own order would put the runs last.
+        # In C order; keeping the order of a broadcast array would put the runs last.
         self.w_q, self.w_k = (
             np.array(np.broadcast_to(w, (*runs, *w.shape[-2:])), order="C") for w in (w_q, w_k)
         )
@@ -185,19 +186,19 @@ class Adam:
 
     @property
     def cross(self) -> Floats:
-        """W_q W_kᵀ."""
+        """Return W_q W_kᵀ."""
         product: Floats = self.w_q @ np.swapaxes(self.w_k, -1, -2)
         return product
 
     def norms(self, by_cross: Floats) -> tuple[Floats, Floats]:
-        """The norms of the gradients, entry by entry."""
+        """Return the norms of the gradients of both projections."""
         by_q, by_k = (np.sqrt(_total(np.square(g))) for g in self._by_w(by_cross))
         return by_q, by_k
 
     def step(self, by_cross: Floats) -> None:
-        """The two moments, and the step by their ratio."""
+        """Update both moments and both projections."""
         gradients = self._by_w(by_cross)
-        # One projection after the other: the arrays of one fit a cache where those of two do not.
+        # One projection at a time, because the arrays of one fit into a cache.
         for moments, w, g in zip(self._moments, (self.w_q, self.w_k), gradients, strict=True):
             moments.step(w, g, self._scratch, rate=self.rate)
 
@@ -209,26 +210,27 @@ class Adam:
 
 
 def gradient_norms(by_cross: Floats, of_q: Floats, of_k: Floats) -> tuple[Floats, Floats]:
-    """Norms of the gradients with respect to W_q and W_k, by W_q W_qᵀ and W_k W_kᵀ."""
-    # A square of a norm may come out a rounding below 0.
+    """Return the norms of the gradients with respect to W_q and W_k, from W_q W_qᵀ and W_k W_kᵀ."""
+    # Rounding may put a squared norm slightly below 0.
     by_q, by_k = _total(by_cross * (by_cross @ of_k)), _total(by_cross * (of_q @ by_cross))
     return np.sqrt(np.maximum(by_q, 0.0)), np.sqrt(np.maximum(by_k, 0.0))
 
 
 def _total(matrices: Floats) -> Floats:
     """Sum over the last two axes."""
-    # As one axis: over two NumPy adds in an order that depends on the axes before them.
+    # As one axis: NumPy's order of a sum over two axes depends on the axes before them.
     total: Floats = np.sum(matrices.reshape(*matrices.shape[:-2], -1), axis=-1)
     return total
 
 
 def signal_to_noise(by_cross: Floats, w_q: Floats, w_k: Floats) -> float:
-    """Signal-to-noise ratio of a batch's gradient with respect to both projections.
+    """Return the signal-to-noise ratio of a batch's gradient with respect to both projections.
 
-    The norm of the expected gradient over the root mean square of a batch's deviation from it, by
-    the gradients of many batches with respect to the cross matrix [n, d_model, d_model].
-    The square of the expected gradient is estimated without bias from products of different
-    batches; where that comes out negative the signal is lost in the noise and the ratio is 0.
+    This is the norm of the expected gradient over the root mean square of a batch's deviation from
+    it. `by_cross` [n, d_model, d_model] are gradients of many batches with respect to the cross
+    matrix. The square of the expected gradient is estimated without bias from products of
+    different batches. If the estimate is negative, the signal is lost in the noise and the ratio
+    is 0.
     """
     of_q, of_k = w_q @ w_q.T, w_k @ w_k.T
     n = len(by_cross)
@@ -244,13 +246,13 @@ def signal_to_noise(by_cross: Floats, w_q: Floats, w_k: Floats) -> float:
 
 
 class Point(NamedTuple):
-    """What several runs [n_runs] measure after `step` steps.
+    """Measurements of several runs [n_runs] after `step` steps.
 
-    Loss, accuracy, entropy and largest weight are means over the held-out queries; gradient norms
-    are those of the batch that the next step takes. All are NaN where a run has diverged: some
-    held-out score, before the scale, is not finite. All but accuracy are NaN also where they need
-    a number beyond the largest float. `steps_to_level` is the first step at which accuracy reached
-    the level, up to this one, and NaN before.
+    Loss, accuracy, entropy and largest weight are means over the held-out queries. Gradient norms
+    are those of the batch of the next step. All are NaN for a run that has diverged: some held-out
+    score, before the scale, is not finite. All but accuracy are also NaN if they need a number
+    beyond the largest float. `steps_to_level` is the first step, up to this one, at which accuracy
+    reached the level; NaN before that.
     """
 
     step: int
@@ -274,10 +276,10 @@ def train(
     logged: Sequence[int],
     level: float,
 ) -> list[Point]:
-    """Train runs side by side, a step for each batch along the first axis but the last one.
+    """Train runs together, one step for each batch along the first axis but the last one.
 
     The runs are the leading axis of the optimizer's arrays and of `scale` [n_runs, 1, 1]. Held-out
-    accuracy is taken at every step, the rest at the logged ones.
+    accuracy is measured at every step, everything else at the logged ones.
     """
     wanted, reached = frozenset(logged), np.full(len(scale), np.nan)
     points = []
@@ -285,7 +287,7 @@ def train(
         batch, cross = batches.at(step), optimizer.cross
         found = scores(held_out, cross[:, np.newaxis])
         finite: NDArray[np.bool_] = np.all(np.isfinite(found), axis=(-3, -2, -1))
-        # A scale is above 0, so it moves no largest score.
+        # A scale is above 0, so it does not change which score is largest.
         hits = np.equal(np.argmax(found, axis=-1), held_out.targets)
         accuracy = np.where(finite, np.mean(hits, axis=(-2, -1)), np.nan)
         reached = np.where(np.isnan(reached) & (accuracy >= level), step, reached)

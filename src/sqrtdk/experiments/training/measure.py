@@ -1,9 +1,9 @@
-"""Training a content lookup against d_k: does scaling help, and when does it not.
+"""Training a content lookup against d_k: when scaling helps, and when it does not.
 
-Noisy queries look for their item among n_k, through one attention head whose projections W_q and
-W_k are trained. A slab is one combination of sizes, optimizer and loss; its cells are seeds ×
-learning rates × scale rules, and a cell gives a row for each logged step. All of a seed see the
-same libraries and queries, and all of a d_k begin with the same projections.
+Noisy queries retrieve their item among n_k, through one attention head with trained projections
+W_q and W_k. A slab is one combination of sizes, optimizer and loss. Its cells are seeds ×
+learning rates × scale rules, and a cell gives a row for each logged step. All cells of a seed use
+the same libraries and queries, and all cells of a d_k start with the same projections.
 """
 
 import math
@@ -24,20 +24,20 @@ from sqrtdk.schema import Column, Key
 from sqrtdk.storage.tables import Row
 
 LEVEL = 0.9
-"""The retrieval accuracy that `steps_to_90` counts the steps to."""
+"""The retrieval accuracy for `steps_to_90`."""
 
 HELD_OUT = 256
-"""Held-out queries, at least: whole libraries are asked for each of their items once."""
+"""Minimum number of held-out queries: one for each item of whole libraries."""
 
 PROBES = 1024
-"""Batches that the signal-to-noise ratio at initialisation is estimated from."""
+"""Number of batches for the estimate of the signal-to-noise ratio at initialisation."""
 
 ENTRIES = 2**17
-"""Entries of W_q and W_k of the runs that Adam moves side by side, so that they fit a cache."""
+"""Maximum entries of W_q and W_k of the runs that Adam updates together, to fit into a cache."""
 
 SCORES = 2**18
-"""Entries of an array of the runs that are trained side by side, so that the memory they take does
-not grow with the grid. With more, or with a quarter, they are slower."""
+"""Maximum entries of an array of the runs that are trained together, so that the memory does not
+grow with the grid. Four times more or less is slower."""
 
 BATCH_SIZE = Key(
     "batch_size",
@@ -70,8 +70,8 @@ OPTIMIZER = Key(
 LOSS = Key(
     "loss",
     "choice",
-    "What the loss looks at. values: the output, half its squared distance to the value of the "
-    "item that is looked for. weights: the attention weights directly, by cross-entropy.",
+    "Input of the loss. values: the output, half its squared distance to the value of the "
+    "wanted item. weights: the attention weights directly, with cross-entropy.",
     choices=lookup.LOSSES,
 )
 LEARNING_RATE = Key("learning_rate", "number", "Learning rate of the optimizer.")
@@ -110,7 +110,7 @@ COLUMNS: tuple[Column, ...] = (
             schema.SEED,
         )
     ),
-    Column("step", "Steps that were taken; 0 is initialisation.", "steps", read=int, axis=True),
+    Column("step", "Number of steps taken; 0 is initialisation.", "steps", read=int, axis=True),
     Column(
         "held_out_loss",
         f"Loss, mean over held-out queries. {_OVERFLOW}",
@@ -118,8 +118,7 @@ COLUMNS: tuple[Column, ...] = (
     ),
     Column(
         "accuracy",
-        "Share of held-out queries whose largest weight is on the item that is looked for. "
-        f"{_DIVERGED}.",
+        f"Share of held-out queries whose largest weight is on the wanted item. {_DIVERGED}.",
         "share",
         counted=(HELD_OUT,),
         optional=True,
@@ -154,53 +153,51 @@ COLUMNS: tuple[Column, ...] = (
     ),
     Column(
         "steps_to_90",
-        f"First step, up to this one, at which accuracy was at least {LEVEL}; looked for at every "
-        "step. Empty before it. Its mean in summary.csv is over the seeds that got there alone; "
+        f"First step, up to this one, at which accuracy was at least {LEVEL}; checked at every "
+        "step. Empty before it. Its mean in summary.csv is only over the seeds that reached it; "
         "rates.csv counts the others.",
         "steps",
         optional=True,
     ),
-    Column(
-        "diverged", "1 where held-out scores, before the scale, are not finite numbers, else 0."
-    ),
+    Column("diverged", "1 if held-out scores, before the scale, are not finite numbers, else 0."),
 )
 
 
 def memory(slab: dict[str, Any]) -> int:
-    """Bytes that one seed's runs take at their peak, by the sizes of their arrays."""
+    """Return the peak memory of one seed's runs in bytes, from the sizes of their arrays."""
     n_k, n_q, d_model, d_v = (slab[name] for name in ("n_k", "batch_size", "d_model", "d_v"))
     batch = n_k * (d_model + d_v) + n_q * (d_model + 1)
     asked = _libraries(n_k) * n_k
     runs = len(slab.get("learning_rate", [1])) * len(slab.get("scaling", [1]))
-    # One at least, however large; not in whole runs, so that no larger size needs less.
+    # At least one run. Fractions are kept, so that the result never falls with a size.
     together = min(float(runs), max(1.0, SCORES / _widest(slab)))
-    # Arrays of scores while rows are logged, of products of queries, of cross matrices and alike.
+    # Arrays of scores while rows are logged, of products of queries, of cross matrices, and others.
     run = 7 * asked * n_k + 2 * asked * d_model + 12 * d_model**2 + n_q * (5 * n_k + d_model)
-    # Adam's arrays of two projections: themselves, two moments, gradients and scratch. Whether it
-    # is the optimizer is not asked, because a run has both.
+    # Adam's arrays of two projections: themselves, two moments, gradients and scratch. They
+    # always count, because a run has both optimizers.
     projections = 2 * slab["d_k"] * d_model
     training = together * run + 5 * min(together * projections, max(ENTRIES, projections))
     probing = PROBES * (4 * n_q * n_k + n_q * d_model + 2 * d_model**2)
-    # Batches are there twice while they are made.
+    # Batches need twice their memory while they are drawn.
     held = slab["steps"] * batch + asked * (2 * d_model + d_v)
     work = max(slab["steps"] * batch, PROBES * batch + max(PROBES * batch, probing, training))
     return int(8 * (held + work))
 
 
 def _libraries(n_k: int) -> int:
-    """Held-out libraries."""
+    """Return the number of held-out libraries."""
     return math.ceil(HELD_OUT / n_k)
 
 
 def _widest(slab: dict[str, Any]) -> int:
-    """Entries of the largest array that one run needs, but for its projections."""
+    """Return the entries of the largest array of one run, except its projections."""
     n_k, d_model = slab["n_k"], slab["d_model"]
     asked = max(_libraries(n_k) * n_k, slab["batch_size"])
     return int(max(asked * max(n_k, d_model), d_model**2))
 
 
 def _side_by_side(slab: dict[str, Any]) -> int:
-    """How many runs are trained together at most."""
+    """Return the maximum number of runs that are trained together."""
     most = SCORES // _widest(slab)
     if slab["optimizer"] == "adam":
         most = min(most, ENTRIES // (2 * slab["d_k"] * slab["d_model"]))
@@ -208,14 +205,14 @@ def _side_by_side(slab: dict[str, Any]) -> int:
 
 
 def seconds(slab: dict[str, Any]) -> float:
-    """About how long one seed of a slab takes on one core."""
+    """Return the approximate time of one seed of a slab on one core."""
     runs = len(slab["learning_rate"]) * len(slab["scaling"])
     entries = 2 * slab["d_k"] * slab["d_model"] if slab["optimizer"] == "adam" else 0
     return float(0.1 + runs * slab["steps"] * (1.5e-5 + 4e-9 * entries))
 
 
 def logged(steps: int) -> list[int]:
-    """The steps that have a row: the first, the powers of two from 8 on, and the last.
+    """Return the steps that have a row: the first, the powers of two from 8 on, and the last.
 
     >>> logged(40)
     [0, 8, 16, 32, 40]
@@ -225,7 +222,7 @@ def logged(steps: int) -> list[int]:
 
 
 def cells(slab: dict[str, Any]) -> Iterator[Cell]:
-    """The cells of one slab; those of a seed are trained together when the first is asked for."""
+    """Yield the cells of one slab; those of a seed are trained together on first use."""
     factors = {}
     for scaling, rule in slab["scaling"].items():
         factor = scale_rules.factor(rule, d_k=slab["d_k"], n_k=slab["n_k"])
@@ -245,7 +242,7 @@ def cells(slab: dict[str, Any]) -> Iterator[Cell]:
 def measure(
     slab: dict[str, Any], seed: int, arms: Sequence[tuple[float, float]]
 ) -> list[list[Row]]:
-    """The rows of several runs of one seed, each with its learning rate and its scale."""
+    """Return the rows of several runs of one seed, each with its learning rate and its scale."""
     rates, factors = zip(*arms, strict=True)
     loss: Loss = slab["loss"]
     batches, held_out = draw(slab, seed)
@@ -296,13 +293,13 @@ def _snr(probes: Batch, w_q: Floats, w_k: Floats, factor: float, loss: Loss) -> 
 
 
 def optimizer(slab: dict[str, Any], w_q: Floats, w_k: Floats, rate: Floats) -> Optimizer:
-    """The slab's optimizer for the same projections and several rates [n_runs, 1, 1]."""
+    """Return the slab's optimizer for the same projections and several rates [n_runs, 1, 1]."""
     if slab["optimizer"] == "adam":
         return Adam(w_q, w_k, rate=rate)
     return Sgd(w_q, w_k, rate=rate)
 
 
-# What is drawn
+# Random draws
 
 # The position of a name is part of its key: append, never reorder.
 _ARRAYS = (
@@ -314,18 +311,18 @@ _ARRAYS = (
 
 
 def stream(array: str, *, seed: int, sizes: Sequence[int]) -> np.random.Generator:
-    """The random stream of one array, keyed by what it is for: its sizes and the seed.
+    """Return the random stream of one array, keyed by its purpose: its sizes and the seed.
 
-    The first 1 sets the keys apart from those of `inputs.stream`.
+    The first 1 separates the keys from those of `input_laws.stream`.
     """
     key = (1, seed, _ARRAYS.index(array), *sizes)
     return np.random.Generator(np.random.Philox(np.random.SeedSequence(1, spawn_key=key)))
 
 
 def draw(slab: dict[str, Any], seed: int) -> tuple[Batch, Batch]:
-    """The batches of all steps and one more, whose gradient is logged last; the held-out libraries.
+    """Draw the batches of all steps and one more, whose gradient is logged last, and held-out ones.
 
-    They do not depend on d_k, nor those of a step on how many steps follow.
+    They do not depend on d_k, and the batch of a step does not depend on the number of steps.
     """
     n_k = slab["n_k"]
     libraries = _libraries(n_k)
@@ -334,7 +331,7 @@ def draw(slab: dict[str, Any], seed: int) -> tuple[Batch, Batch]:
 
 
 def draw_batches(slab: dict[str, Any], seed: int, prefix: str, count: int) -> Batch:
-    """So many batches with targets at random, by the streams of this prefix."""
+    """Draw this many batches with random targets, from the streams of this prefix."""
     targets = stream(f"{prefix}targets", seed=seed, sizes=_sizes(slab))
     return _draw(
         slab, seed, prefix, count, targets.integers(0, slab["n_k"], (count, slab["batch_size"]))
@@ -362,7 +359,7 @@ def _sizes(slab: dict[str, Any]) -> tuple[int, ...]:
 
 
 def projections(slab: dict[str, Any], seed: int) -> tuple[Floats, Floats]:
-    """Initial W_q and W_k [d_model, d_k], entries N(0, 1/d_model): q and k have mean square 1."""
+    """Draw initial W_q and W_k [d_model, d_k] from N(0, 1/d_model): q and k have mean square 1."""
     shape = (slab["d_model"], slab["d_k"])
     unit = slab["d_model"] ** -0.5
     w_q, w_k = (

@@ -1,15 +1,15 @@
-"""Make rates.csv: how fast each arm of `training` learns at every learning rate, and at its best.
+"""Compute rates.csv: how fast each scale rule of `training` learns, at every rate and at its best.
 
-A run that did not reach 90 % counts as infinitely slow, in the median and in its interval, and is
+A run that did not reach 90 % counts as infinitely slow in the median and in its interval, and is
 never left out of an average. So a number of the table may be inf: more than the steps trained.
 
-The best rate looks faster than it is on the seeds that chose it, and the more so the more rates
-are about as good. So what is compared between arms is cross-fitted: the seeds are split into two
+On the seeds that chose it, the best rate looks faster than it is, the more so the more rates are
+about as good. The comparison of scale rules is therefore cross-fitted: the seeds are split into two
 halves, each half chooses a rate, and each seed is reported at the rate that the other half chose.
 
-A ratio of two runs is not always known: of a run that did not get there only a bound is known, by
-the steps trained, and another one for each seed. A ratio of 40 may well be above one that is only
-known to be at least 30. So the ratios have a lower and an upper bound each, and their median too.
+If a run never reached 90 %, its ratio is only bounded, and the bound differs by seed. A ratio of 40
+may well be above one that is only known to be at least 30. Every ratio and their median therefore
+have a lower and an upper bound.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,22 +26,22 @@ from sqrtdk.stats.series import scaled_arm
 from sqrtdk.storage import tables
 
 TASK = (schema.D_K, schema.N_K, training.BATCH_SIZE, training.OPTIMIZER, training.LOSS)
-"""What the arms of one comparison have in common."""
+"""The axes that the scale rules of one comparison share."""
 
 COLUMNS = (
     *(schema.axis_column(key) for key in (*TASK, schema.SCALING, training.LEARNING_RATE)),
     Column("n_seeds", "Number of seeds.", "seeds", read=int),
-    Column("reached", "Of them, those that reached 90 % accuracy.", "seeds", read=int),
-    Column("diverged", "Of them, those that diverged.", "seeds", read=int),
+    Column("reached", "Number of these seeds that reached 90 % accuracy.", "seeds", read=int),
+    Column("diverged", "Number of these seeds that diverged.", "seeds", read=int),
     Column("steps", "Steps trained, so that inf below means more than these.", "steps", read=int),
     Column(
         "steps_to_90",
-        "Median over seeds of the steps to 90 %; inf where more than `steps`.",
+        "Median over seeds of the steps to 90 %; inf if more than `steps`.",
         "steps",
     ),
     Column(
         "ci_low",
-        "Lower end of its 95 % interval, by order statistics. Empty below six seeds.",
+        "Lower end of its 95 % interval, from order statistics. Empty below six seeds.",
         "steps",
         optional=True,
     ),
@@ -53,65 +53,65 @@ COLUMNS = (
     ),
     Column(
         "best",
-        "1 for the arm's best learning rate, else 0: the lowest median; among equal ones the most "
+        "1 for the rule's best learning rate, 0 otherwise: the lowest median; if equal, the most "
         "seeds that reached it, then the highest final accuracy, then the lowest rate.",
         read=int,
     ),
     Column(
         "edge",
-        "Of a best rate: lowest or highest where it, or a rate of the next five columns, is at "
-        "that end of the grid, so that a better one may lie beyond; only where the grid has no "
+        "For a best rate: lowest or highest if it, or a rate of the next five columns, is at "
+        "that end of the grid, so that a better one may lie beyond; only if the grid has no "
         "other. Empty elsewhere.",
         read=str,
         optional=True,
     ),
     Column(
         "rate_first",
-        "Of a best rate: the rate at which the first, third, ... seeds are reported in the columns "
-        "after the next, which is the one that is best for the other seeds. Empty elsewhere.",
+        "For a best rate: the rate at which the first, third, ... seeds are reported in the "
+        "columns after the next: the one that is best for the other seeds. Empty elsewhere.",
         optional=True,
     ),
     Column("rate_second", "The rate at which the other seeds are reported.", optional=True),
     Column(
         "crossfit_steps",
-        "Of a best rate: median over seeds of the steps to 90 %, each seed at the rate that the "
-        "other half of the seeds chose; inf where more than `steps`. A single seed is reported at "
+        "For a best rate: median over seeds of the steps to 90 %, each seed at the rate that the "
+        "other half of the seeds chose; inf if more than `steps`. A single seed is reported at "
         "its own best rate.",
         "steps",
         optional=True,
     ),
     Column(
         "crossfit_low",
-        "Lower end of its 95 % interval, by order statistics. Empty below six seeds.",
+        "Lower end of its 95 % interval, from order statistics. Empty below six seeds.",
         "steps",
         optional=True,
     ),
     Column("crossfit_high", "Upper end, or inf. Empty below six seeds.", "steps", optional=True),
     Column(
         "ratio_least",
-        "Of a best rate: steps to 90 % over those of the arm that divides by √d_k, seed by seed, "
-        "each arm at the rate that the other half of the seeds chose; the least that their median "
-        "can be. It is the median itself where ratio_most is the same; it is less where runs that "
-        "did not get there, and took more than `steps`, leave it open. Empty where the run has no "
-        "such arm.",
+        "For a best rate: steps to 90 % over those of the rule that divides by √d_k, seed by seed, "
+        "each rule at the rate that the other half of the seeds chose; lower bound of their "
+        "median. It is the median itself if ratio_most is the same. The bounds differ if runs that "
+        "did not reach 90 % within `steps` leave the median open. Empty if the run has no "
+        "such rule.",
         optional=True,
     ),
-    Column("ratio_most", "The most that their median can be, or inf.", optional=True),
+    Column("ratio_most", "Upper bound of their median, or inf.", optional=True),
     Column(
         "ratio_low",
-        "Lower end of the median's 95 % interval, by order statistics of the least that each "
-        "seed's ratio can be. Empty below six seeds.",
+        "Lower end of the median's 95 % interval, from order statistics of the lower bounds of the "
+        "ratios of the seeds. Empty below six seeds.",
         optional=True,
     ),
     Column(
         "ratio_high",
-        "Upper end, by the most that each can be, or inf. Empty below six seeds.",
+        "Upper end, from the upper bounds, or inf. Empty below six seeds.",
         optional=True,
     ),
     Column(
         "window",
-        "Of a best rate: width of the window of learning rates at which a run ends, after "
-        "`steps`, at 90 % or more; mean over seeds. A rate of the grid stands for the decades from "
+        "For a best rate: width of the window of learning rates at which a run ends, after "
+        "`steps`, at 90 % or more; mean over seeds. A rate of the grid covers the decades from "
         "half way to the one below it to half way to the one above it.",
         "decades",
         optional=True,
@@ -120,14 +120,14 @@ COLUMNS = (
     Column("window_high", "Upper end of its 95 % interval.", "decades", optional=True),
     Column(
         "window_edge",
-        "Of a best rate: 1 where some run ended at 90 % or more at the lowest or the highest "
-        "rate of the grid, so that the window may be wider than it shows, else 0. Empty elsewhere.",
+        "For a best rate: 1 if some run ended at 90 % or more at the lowest or the highest "
+        "rate of the grid, so that the window may be wider than shown, 0 otherwise. Else empty.",
         optional=True,
     ),
     Column(
         "window_gap",
-        "Of a best rate: by how much the window of the arm that divides by √d_k is wider, mean "
-        "over seeds. Empty where the run has no such arm.",
+        "For a best rate: how much wider the window of the rule that divides by √d_k is, mean "
+        "over seeds. Empty if the run has no such rule.",
         "decades",
         optional=True,
     ),
@@ -136,14 +136,14 @@ COLUMNS = (
 )
 
 Seeds = pd.Series
-"""Steps to 90 % by seed, infinite where not reached."""
+"""Steps to 90 % by seed, infinite if not reached."""
 
 
 class Runs(NamedTuple):
-    """What the runs of one arm did, with a row for each seed and a column for each learning rate.
+    """The runs of one scale rule, with a row for each seed and a column for each learning rate.
 
-    `steps` [n_seeds, n_rates] are those to 90 %, infinite where not reached; `accuracy` and
-    `diverged` are of the last step.
+    `steps` [n_seeds, n_rates] are the steps to 90 %, infinite if not reached; `accuracy` and
+    `diverged` are those after the last step.
     """
 
     seeds: list[int]
@@ -153,13 +153,13 @@ class Runs(NamedTuple):
     diverged: np.ndarray
 
     def at(self, places: Sequence[int]) -> "Runs":
-        """Return the runs of some seeds, by their places."""
+        """Return the runs of some seeds, given by their indices."""
         arrays = (array[list(places)] for array in self[2:])
         return Runs([self.seeds[place] for place in places], self.rates, *arrays)
 
 
 def runs_of(cells: pd.DataFrame) -> Runs:
-    """Return the runs of one arm, by the rows after their last step."""
+    """Return the runs of one scale rule from the rows after their last step."""
 
     def matrix(name: str, empty: float) -> np.ndarray:
         table = cells.pivot_table(
@@ -175,11 +175,12 @@ def runs_of(cells: pd.DataFrame) -> Runs:
 
 
 class Arm(NamedTuple):
-    """One arm of a comparison, by seed.
+    """One scale rule of a comparison, by seed.
 
-    `steps` are those to 90 %, each seed at the rate that the other half of the seeds chose; `rates`
-    are the two rates, of the first half and of the second. `windows` are the decades of learning
-    rates at which the seed ends above 90 %, and `open` is whether some reach an end of the grid.
+    `steps` are the steps to 90 %, each seed at the rate that the other half of the seeds chose.
+    `rates` are the two rates, of the first half and of the second. `windows` are the decades of
+    learning rates at which the seed ends above 90 %, and `open` is whether some windows reach an
+    end of the grid.
     """
 
     steps: Seeds
@@ -199,7 +200,7 @@ def rows(settings: Mapping[str, Any], runs: pd.DataFrame) -> Iterator[tables.Row
 
 
 def rows_of(found: Mapping[str, Runs], settings: Mapping[str, Any]) -> Iterator[tables.Row]:
-    """Yield the rows of one comparison, without what its arms have in common."""
+    """Yield the rows of one comparison, without the axes that its scale rules share."""
     grid, budget = settings["learning_rate"], int(settings["steps"])
     arms = {name: arm_of(one, grid) for name, one in found.items()}
     scaled = arms.get(scaled_arm(settings["scaling"]) or "")
@@ -221,7 +222,7 @@ def rows_of(found: Mapping[str, Runs], settings: Mapping[str, Any]) -> Iterator[
 
 
 def arm_of(runs: Runs, grid: Sequence[float]) -> Arm:
-    """Return an arm of a comparison."""
+    """Return one scale rule of a comparison."""
     places = crossfit(runs)
     works = runs.accuracy >= training.LEVEL
     widths = dict(zip(sorted(set(grid)), _decades(grid), strict=True))
@@ -236,7 +237,7 @@ def arm_of(runs: Runs, grid: Sequence[float]) -> Arm:
 
 
 def crossfit(runs: Runs) -> np.ndarray:
-    """Return, for each seed, the place of the rate that the other half of the seeds chose.
+    """Return, for each seed, the index of the rate that the other half of the seeds chose.
 
     The halves are every other seed. A single seed chooses its own rate.
     """
@@ -249,7 +250,7 @@ def crossfit(runs: Runs) -> np.ndarray:
 
 
 def choose(runs: Runs) -> int:
-    """Return the place of the learning rate that is best for these seeds: see column `best`."""
+    """Return the index of the learning rate that is best for these seeds: see column `best`."""
 
     def rank(place: int) -> tuple[float, int, float]:
         steps = runs.steps[:, place]
@@ -259,7 +260,7 @@ def choose(runs: Runs) -> int:
 
 
 def edge(chosen: Sequence[float], grid: Sequence[float]) -> str:
-    """Return which end of the grid one of the rates is at; empty where none is."""
+    """Return which end of the grid one of the rates is at; empty if none is."""
     lowest, highest = (end in chosen for end in (min(grid), max(grid)))
     if len(set(grid)) == 1:
         return "only"
@@ -267,7 +268,7 @@ def edge(chosen: Sequence[float], grid: Sequence[float]) -> str:
 
 
 def _decades(grid: Sequence[float]) -> list[float]:
-    """Return the decades that each rate of the grid stands for, in rising order.
+    """Return the width in decades that each rate of the grid represents, in rising order.
 
     >>> [round(width, 3) for width in _decades([0.01, 0.1, 10.0])]
     [0.5, 1.5, 1.0]
@@ -278,7 +279,7 @@ def _decades(grid: Sequence[float]) -> list[float]:
 
 
 def _measured(runs: Runs, place: int) -> tables.Row:
-    """Return what the seeds of one arm did at one rate."""
+    """Return the columns of one scale rule at one rate."""
     steps = runs.steps[:, place]
     low, high = median_interval(steps)
     return {
@@ -293,7 +294,7 @@ def _measured(runs: Runs, place: int) -> tables.Row:
 
 
 def _reported(arm: Arm, scaled: Arm | None, budget: int) -> tables.Row:
-    """Return the cross-fitted columns, against the arm that divides by √d_k."""
+    """Return the cross-fitted columns, compared with the rule that divides by √d_k."""
     low, high = median_interval(arm.steps.to_numpy(dtype=float))
     row = {
         "rate_first": arm.rates[0],
@@ -317,15 +318,15 @@ def _mean(name: str, ends: str, seeds: Seeds) -> tables.Row:
 
 
 def compare(seeds: Seeds, scaled: Seeds, budget: int) -> tables.Row:
-    """Return bounds of the median ratio of two arms' steps, paired by seed, and of its interval.
+    """Return bounds of the median ratio of two rules' steps, paired by seed, and of its interval.
 
-    `budget` is the steps trained: what an infinite entry is known to be above.
+    `budget` is the number of steps trained, the lower bound of an infinite entry.
     """
     pair = pd.concat([seeds, scaled], axis=1, join="inner").to_numpy(dtype=float)
     least, most = np.minimum(pair, budget), pair
     with np.errstate(divide="ignore", invalid="ignore"):
         lows, highs = least[:, 0] / most[:, 1], most[:, 0] / least[:, 1]
-    # 0/0: both were there at once, and it may be anything.
+    # 0/0: both start above 90 %, so the ratio may be anything.
     lows = np.where(np.isnan(lows), 0.0, lows)
     highs = np.where(np.isnan(highs), np.inf, highs)
     return {
@@ -338,7 +339,7 @@ def compare(seeds: Seeds, scaled: Seeds, budget: int) -> tables.Row:
 
 def median(values: np.ndarray) -> float:
     """Return the median of values that may be infinite."""
-    # Not np.median, which makes NaN of two infinities.
+    # Not np.median, which returns NaN for two infinities.
     ordered, half = np.sort(values), len(values) // 2
     middle = ordered[[half if len(values) % 2 else half - 1, half]]
     return float(middle[0] if middle[0] == middle[1] else middle.mean())

@@ -1,1 +1,1 @@
-"""The experiment `worked_example`."""
+"""Attention by hand: every array of one small example."""

@@ -1,4 +1,4 @@
-"""The figures of the worked example: its matrices in the order of the computation."""
+"""Draw the figures of the worked example: its matrices in the order of the computation."""
 
 import math
 
@@ -14,19 +14,19 @@ from sqrtdk.figures.draw import Tables
 WIDE, HIGH = CELL
 
 GAP = 0.5
-"""Inches between two matrices, where their arrow is."""
+"""Inches between two matrices, with room for an arrow."""
 
 EDGE = 0.06
-"""Inches between a figure's edge and what is in it."""
+"""Inches between a figure's edge and its content."""
 
 PRINT = 0.45
-"""Inches of the small print, which has two lines."""
+"""Height of the two lines of small print, in inches."""
 
 TINTS = "Tint: green above 0, purple below, the stronger the larger the magnitude within an array"
 
 
 def sheet(width: float, height: float, note: str) -> Figure:
-    """A figure whose parts stand where they are put, with small print below them."""
+    """Return a figure with freely placed parts and small print below them."""
     figure = Figure(figsize=(width, height + PRINT))
     figure.set_layout_engine("none")
     style.note(figure, note)
@@ -37,7 +37,7 @@ def sheet(width: float, height: float, note: str) -> Figure:
 
 
 def build_projections(tables: Tables) -> Figure:
-    """From the tokens to queries, keys and values: x above, the weight matrices, what they make."""
+    """Draw the tokens x, the weight matrices, and the queries, keys and values."""
     found = matrices.read(tables["runs"].to_dict("records"))
     block, drop = NAMES + 4 * WIDE, 0.4
     first = EDGE
@@ -72,16 +72,16 @@ def build_projections(tables: Tables) -> Figure:
     return figure
 
 
-# Both arms
+# With and without scaling
 
 LINE = 0.18 + HEAD + 3 * HIGH
-"""Height of one arm: its name and its matrices."""
+"""Height of one scale rule's part: its name and its matrices."""
 
 BETWEEN = 0.22
 
 
 def arms(width: float, note: str) -> Figure:
-    """A figure with room for two arms, without scaling above and with it below."""
+    """Return a figure with space for two parts: without scaling above, with scaling below."""
     where = "within an array, off and on together"
     tints = TINTS.replace("within an array", where)
     return sheet(width, 2 * LINE + BETWEEN + 4 * EDGE, f"{tints}. {note}")
@@ -94,7 +94,7 @@ def line(
     left: float,
     steps: list[tuple[str, str]],
 ) -> dict[str, Box]:
-    """One arm from left to right: its name, and its arrays with what leads to each of them."""
+    """Draw one scale rule from left to right: its name, its arrays and the steps between them."""
     width, height = figure.get_size_inches()
     top = EDGE + (0 if arm == "off" else LINE + BETWEEN)
     figure.text(
@@ -125,7 +125,7 @@ def _entropy(rows: Matrix) -> Matrix:
 
 
 def build_attention(tables: Tables) -> Figure:
-    """From the scores to the output, without scaling and with it."""
+    """Draw the arrays from the scores to the output, without scaling and with it."""
     found = matrices.read(tables["runs"].to_dict("records"))
     scores = found["scores", "on"]
     lead = NAMES + 3 * WIDE + 0.6
@@ -154,7 +154,7 @@ def build_attention(tables: Tables) -> Figure:
 
 
 def build_gradients(tables: Tables) -> Figure:
-    """The gradient of the sum of the output on its way back, without scaling and with it."""
+    """Draw the gradient of the sum of the output, backwards, without scaling and with it."""
     found = matrices.read(tables["runs"].to_dict("records"))
     figure = arms(
         2 * EDGE + NAMES + (3 + 3 + 4) * WIDE + 2 * GAP,

@@ -1,6 +1,6 @@
-"""The worked example's table as matrices with named rows and columns, and how an entry is shown.
+"""Read the worked example's table as matrices with named rows and columns, and format entries.
 
-The figures and the page read it alike, so that both show the same digits in the same tints.
+The figures and the page both use this, so that they show the same digits in the same tints.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,16 +9,16 @@ from typing import Any, NamedTuple
 DECIMALS = 4
 
 ABOVE, BELOW = "#009e73", "#b5489a"
-"""Tints of entries above and below 0: a green and a purple that all eyes tell apart, as the signs
-do without them. Zero is the paper itself, so the same map serves on white and on black."""
+"""Tints of entries above and below 0: a green and a purple that colour-blind readers can also tell
+apart, as well as the signs. Zero has no tint, so the same map works on white and on black."""
 
 OPAQUE = 0.6
-"""Opacity of the strongest tint. Text in the ink of the page has a contrast of at least 4.5 : 1 on
+"""Opacity of the strongest tint. The text of the page has a contrast of at least 4.5 : 1 on
 it, in the light and in the dark."""
 
 
 class Matrix(NamedTuple):
-    """A labelled matrix. `entries[i][j]` stands in row `rows[i]` and column `columns[j]`."""
+    """A labelled matrix. `entries[i][j]` is in row `rows[i]` and column `columns[j]`."""
 
     rows: list[str]
     columns: list[str]
@@ -26,12 +26,12 @@ class Matrix(NamedTuple):
 
     @property
     def largest(self) -> float:
-        """The largest magnitude of an entry."""
+        """Return the largest magnitude of an entry."""
         return max(abs(value) for row in self.entries for value in row)
 
 
 class Entry(NamedTuple):
-    """An entry as it is shown: its digits, the tint of its sign and how opaque that is."""
+    """A displayed entry: its digits, the tint of its sign and the tint's opacity."""
 
     text: str
     color: str
@@ -39,16 +39,16 @@ class Entry(NamedTuple):
 
     @property
     def background(self) -> str:
-        """The tint as CSS writes it: #rrggbb and two digits of opacity."""
+        """Return the tint in CSS form: #rrggbb and two digits of opacity."""
         return f"{self.color}{round(255 * self.opacity):02x}"
 
 
 Matrices = dict[tuple[str, str], Matrix]
-"""Matrices by array and arm of scaling."""
+"""Matrices by array and scale rule."""
 
 
 def read(rows: Iterable[Mapping[Any, Any]]) -> Matrices:
-    """The matrices of the lowest seed in a table of entries."""
+    """Return the matrices of the lowest seed in a table of entries."""
     rows = list(rows)
     seed = min(int(row["seed"]) for row in rows)
     entries: dict[tuple[str, str], dict[str, dict[str, float]]] = {}
@@ -67,7 +67,7 @@ def read(rows: Iterable[Mapping[Any, Any]]) -> Matrices:
 
 
 def number(value: float) -> str:
-    """An entry as it is printed; what rounds to 0 has no sign.
+    """Format an entry; a value that rounds to 0 has no sign.
 
     >>> number(-0.13826), number(1.5), number(-0.00001)
     ('−0.1383', '1.5000', '0.0000')
@@ -77,7 +77,7 @@ def number(value: float) -> str:
 
 
 def entry(value: float, largest: float) -> Entry:
-    """An entry with its tint, the strongest where its magnitude is `largest`.
+    """Return an entry with its tint, which is strongest at magnitude `largest`.
 
     >>> entry(-0.5, 1.0)
     Entry(text='−0.5000', color='#b5489a', opacity=0.3)

@@ -1,6 +1,7 @@
 """Attention by hand: three tokens of four dimensions, every array from x to the gradient.
 
-One small example whose numbers a text prints, not a sample: it has one draw, and both arms.
+This is one small example whose numbers a text prints, not a sample. It has one draw, with and
+without scaling.
 """
 
 from collections.abc import Iterator
@@ -24,7 +25,7 @@ WEIGHT_SD = 0.5
 """Standard deviation of the entries of W_q, W_k and W_v."""
 
 ARMS = {"off": 1.0, "on": DIMENSIONS**-0.5}
-"""The factor of each arm. They are not the entries of `scale_rules`, which a run may change."""
+"""The factor of each scale rule. A run may change the entries of `scale_rules`, but not these."""
 
 SEED = replace(
     schema.SEED,
@@ -37,9 +38,9 @@ WITHIN: tuple[str, ...] = ()
 
 
 class Array(NamedTuple):
-    """One array of the example: its meaning, and what its rows and columns are.
+    """One array of the example: its meaning, and the meaning of its rows and columns.
 
-    `names` are those of the columns, where they are not numbered by the word `columns`.
+    `names` are the names of the columns, if they are not numbered with the word `columns`.
     """
 
     meaning: str
@@ -49,7 +50,7 @@ class Array(NamedTuple):
 
 
 OF_ROWS = ("entropy_nats", "max_weight", "sum")
-"""What is said of each row of weights, in the order of the table, which is that of the alphabet."""
+"""Per-row statistics, in alphabetical order as in the table."""
 
 ARRAYS = {
     "x": Array("the tokens", "token", "dim"),
@@ -99,26 +100,26 @@ COLUMNS: tuple[Column, ...] = (
 
 
 def memory(slab: dict[str, Any]) -> int:
-    """Bytes that one cell takes: a few arrays of a dozen numbers, and their rows."""
+    """Return the bytes that one cell takes: a few arrays of a dozen numbers, and their rows."""
     return 2**20
 
 
 def seconds(slab: dict[str, Any]) -> float:
-    """About how long one seed takes on one core."""
+    """Return the approximate time of one seed on one core."""
     return 0.01
 
 
 def cells(slab: dict[str, Any]) -> Iterator[Cell]:
-    """Both arms of every seed; they share their draw."""
+    """Yield both scale rules of every seed; they share their draw."""
     for seed in range(*slab["seeds"]):
         for scaling, scale in ARMS.items():
             yield {"scaling": scaling, "seed": seed}, partial(measure, seed, scale)
 
 
 def draw(seed: int) -> dict[str, Floats]:
-    """The tokens [3, 4], standard normal, then W_q, W_k, W_v [4, 4], N(0, 0.5²), in this order.
+    """Draw the tokens [3, 4], standard normal, then W_q, W_k, W_v [4, 4], N(0, 0.5²), in order.
 
-    From NumPy's legacy generator, whose stream of numbers is frozen (NEP 19).
+    Uses NumPy's legacy generator, whose stream of numbers is frozen (NEP 19).
     """
     generator = np.random.RandomState(seed)
     drawn: dict[str, Floats] = {"x": generator.standard_normal((TOKENS, DIMENSIONS))}
@@ -128,7 +129,7 @@ def draw(seed: int) -> dict[str, Floats]:
 
 
 def arrays(seed: int, scale: float) -> dict[str, Floats]:
-    """Every array of the example by its name, in the order of the computation."""
+    """Compute every array of the example by its name, in the order of the computation."""
     drawn = draw(seed)
     x, w_q, w_k, w_v = drawn.values()
     q, k, v = project(x, w_q), project(x, w_k), project(x, w_v)
@@ -148,7 +149,7 @@ def arrays(seed: int, scale: float) -> dict[str, Floats]:
 
 
 def measure(seed: int, scale: float) -> list[Row]:
-    """One row for each entry of each array."""
+    """Return one row for each entry of each array."""
     return [
         {"step": step, "array": name, "row": row, "column": column, "value": float(value)}
         for step, (name, array) in enumerate(arrays(seed, scale).items(), start=1)
@@ -162,5 +163,5 @@ def measure(seed: int, scale: float) -> list[Row]:
 
 
 def _names(word: str, count: int) -> list[str]:
-    """Names of rows or columns; that of a single number needs no place."""
+    """Return names of rows or columns; a single number needs no index."""
     return [word] if word == "all" else [f"{word} {place}" for place in range(1, count + 1)]

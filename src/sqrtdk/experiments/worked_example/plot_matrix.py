@@ -1,7 +1,7 @@
-"""One small matrix as a picture: names, printed digits and tints, and arrows between matrices.
+"""Draw one small matrix as a picture: names, printed digits and tints, and arrows between matrices.
 
-Places and sizes are in inches from the upper left corner of the figure, because a matrix is as
-large as its digits and not as its figure.
+Positions and sizes are in inches from the upper left corner of the figure, because the size of a
+matrix follows from its digits and not from the figure.
 """
 
 from typing import NamedTuple
@@ -23,7 +23,7 @@ HEAD = 0.37
 
 
 class Box(NamedTuple):
-    """Where the entries of a matrix are."""
+    """The position of the entries of a matrix."""
 
     left: float
     top: float
@@ -32,7 +32,7 @@ class Box(NamedTuple):
 
     @property
     def middle(self) -> tuple[float, float]:
-        """Half of the width, half of the height."""
+        """Return the centre of the box."""
         return (self.left + self.right) / 2, (self.top + self.bottom) / 2
 
 
@@ -45,9 +45,9 @@ def plot_matrix(
     largest: float,
     named: bool = True,
 ) -> Box:
-    """Draw a matrix whose title begins at a place; `named` says whether its rows have names.
+    """Draw a matrix whose title begins at a position; `named` is whether its rows have names.
 
-    The strongest tint is that of the magnitude `largest`; where that is infinite there is none.
+    An entry of magnitude `largest` has the strongest tint; if `largest` is infinite there is none.
     """
     (left, top), (wide, high) = at, CELL
     left, top = left + NAMES * named, top + HEAD
@@ -64,7 +64,7 @@ def plot_matrix(
     axes.set_ylim(n_rows, 0)
     axes.set_axis_off()
     axes.text(0, -0.82, title, fontsize=9, fontweight="bold")
-    # Digits end at one place in each column, and its name above them.
+    # In each column, the digits and the name above them are right-aligned.
     end = 0.93
     for j, name in enumerate(matrix.columns):
         axes.text(j + end, -0.22, name, ha="right", fontsize=SMALL)
@@ -87,7 +87,7 @@ def plot_matrix(
 def arrow(
     figure: Figure, start: tuple[float, float], end: tuple[float, float], words: str = ""
 ) -> None:
-    """An arrow between two places, with words above its middle."""
+    """Draw an arrow between two positions, with words above its middle."""
     width, height = figure.get_size_inches()
     ends = [(x / width, 1 - y / height) for x, y in (start, end)]
     middle = [sum(place) / 2 for place in zip(*ends, strict=True)]

@@ -1,11 +1,11 @@
-"""The worked example as the page shows it: its tables, and the numbers that its sentences name.
+"""The worked example on the page: its tables, and the numbers in its sentences.
 
 Everything is read from the example's table of entries.
 """
 
 import math
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sqrtdk.claims.readings import ONE_HOT
 from sqrtdk.experiments.worked_example import matrices
@@ -30,7 +30,7 @@ class Change(NamedTuple):
 
 
 class Example:
-    """The example of one table (its rows as text), by whose numbers the template speaks."""
+    """The example of one table (its rows as text); the template takes its numbers from here."""
 
     def __init__(self, rows: list[dict[str, str]]) -> None:
         self.found: Matrices = matrices.read(rows)
@@ -43,11 +43,11 @@ class Example:
         self.highest_entropy = matrices.number(math.log(self.n_k))
 
     def table(self, array: str, arm: str = "on") -> Table:
-        """One matrix. Tints are the same in both arms."""
+        """Return one matrix. Tints are the same with and without scaling."""
         shown = self.found[array, arm]
         largest = max(self.found[array, one].largest for one in ("off", "on"))
         if array == "weight_rows":
-            # Sums, weights and nats have no common scale.
+            # Sums, weights and nats do not share a scale.
             largest = math.inf
         return Table(
             shown.columns,
@@ -58,15 +58,15 @@ class Example:
         )
 
     def at(self, array: str, row: int, column: int, arm: str = "on") -> str:
-        """An entry, by its places from 1, as `row` and `column` count too."""
+        """Return an entry, given by its row and column from 1, as the table counts them."""
         return matrices.number(self.found[array, arm].entries[row - 1][column - 1])
 
     def row(self, array: str, row: int, arm: str = "on") -> list[str]:
-        """The entries of a row."""
+        """Return the entries of a row."""
         return [matrices.number(value) for value in self.found[array, arm].entries[row - 1]]
 
     def dot(self, left: Iterable[str], right: Iterable[str]) -> str:
-        """A sum of products written out, such as 0.5 × (−0.1) + 2.0 × 3.0."""
+        """Write out a sum of products, such as 0.5 × (−0.1) + 2.0 × 3.0."""
 
         def factor(text: str, *, first: bool = False) -> str:
             return f"({text})" if text.startswith("−") and not first else text
@@ -78,17 +78,17 @@ class Example:
         return " + ".join(products)
 
     def column(self, array: str, column: int, arm: str = "on") -> list[str]:
-        """The entries of a column."""
+        """Return the entries of a column."""
         return [matrices.number(values[column - 1]) for values in self.found[array, arm].entries]
 
     @property
     def best(self) -> int:
-        """The key that the first token looks at most, from 1; it is the same in both arms."""
+        """Return the key with the first token's largest weight, from 1; the same for both rules."""
         weights = self.found["weights", "on"].entries[0]
         return weights.index(max(weights)) + 1
 
     def change(self, name: str) -> Change:
-        """How scaling changes a number of the rows of weights."""
+        """Return how scaling changes a statistic of the rows of weights."""
         off, on = (self._of_rows(name, arm) for arm in ("off", "on"))
         steps = sorted(abs(b - a) for a, b in zip(off, on, strict=True))
         numbers = (sum(off) / len(off), sum(on) / len(on), steps[0], steps[-1])
@@ -96,28 +96,28 @@ class Example:
 
     @property
     def share(self) -> str:
-        """The rise of the mean entropy by scaling, in percent of the largest entropy."""
+        """Return the rise of the mean entropy by scaling, in percent of the largest entropy."""
         off, on = (self._of_rows("entropy_nats", arm) for arm in ("off", "on"))
         return f"{100 * (sum(on) - sum(off)) / len(on) / math.log(self.n_k):.0f}"
 
     @property
     def saturated(self) -> list[tuple[str, str]]:
-        """The rows that are nearly one-hot without scaling, with their largest weight."""
+        """Return the rows that are nearly one-hot without scaling, with their largest weight."""
         names = self.found["weights", "off"].rows
         pairs = zip(names, self._of_rows("max_weight", "off"), strict=True)
         return [(name, matrices.number(weight)) for name, weight in pairs if weight > ONE_HOT]
 
     @property
     def top(self) -> str:
-        """The largest weight without scaling."""
+        """Return the largest weight without scaling."""
         return matrices.number(max(self._of_rows("max_weight", "off")))
 
     def rms(self, array: str, arm: str) -> str:
-        """Root mean square of the entries of an array."""
+        """Return the root mean square of the entries of an array."""
         return matrices.number(_rms(self.found[array, arm]))
 
     def shrinks(self, array: str) -> bool:
-        """Whether an array's root mean square is smaller with scaling than without."""
+        """Return whether an array's root mean square is smaller with scaling than without."""
         return _rms(self.found[array, "on"]) < _rms(self.found[array, "off"])
 
     def _of_rows(self, name: str, arm: str) -> list[float]:
@@ -129,3 +129,16 @@ class Example:
 def _rms(matrix: Matrix) -> float:
     values = [value for row in matrix.entries for value in row]
     return math.sqrt(sum(value * value for value in values) / len(values))
+
+
+def context(rows: list[dict[str, str]], stems: set[str]) -> dict[str, Any] | None:
+    """Return what section.html.j2 names: the example, and whether the page has its pictures."""
+    if not rows:
+        return None
+    return {
+        "id": "example",
+        "title": "Worked example",
+        "lead": "New to attention?",
+        "example": Example(rows),
+        "pictured": "worked_example-projections" in stems,
+    }
