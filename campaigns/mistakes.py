@@ -259,7 +259,7 @@ def mains() -> list[str]:
     names = [str(p.relative_to(ROOT / "src").with_suffix("")).replace("/", ".") for p in paths]
     return sorted(
         {name.removesuffix(".__main__") for name in names}
-        - {RUN, "sqrtdk.storage.code_digest", "sqrtdk.workflow.targets"}
+        - {RUN, "sqrtdk.cli", "sqrtdk.storage.code_digest", "sqrtdk.workflow.targets"}
     )
 
 
@@ -269,16 +269,19 @@ def of_modules() -> Iterator[Mistake]:
     for module in mains():
         yield Mistake(module, ())
         yield Mistake(module, ("x",) * 9)
-        if module.startswith("sqrtdk.experiments.") or module == "sqrtdk.jobs.expect":
+        if module in ("sqrtdk.jobs.measure", "sqrtdk.jobs.expect"):
+            first = ("scaling",) if module == "sqrtdk.jobs.measure" else ()
             for text in ("", "{", "[]", "3", "null", "{}", '{"seeds": 3}', '{"points": 3}',
                          '{"d_k": "x"}', '{"points": [[1]]}', "[" * 5000, '{"points": [["a",1,1]]}',
                          '{"seeds": [3, 1]}', json.dumps({"points": [[0, 0, 0]]})):  # fmt: skip
-                yield Mistake(module, (text, "x.csv"))
-        elif module.startswith("sqrtdk.figures."):
-            yield Mistake(module, ("nowhere", "figures"), ("nowhere",))
-            yield Mistake(module, (config, "figures"), (config,))
-            yield Mistake(module, ("broken", "figures"), ("broken",))
-        elif module in ("sqrtdk.report", "sqrtdk.jobs.verify"):
+                yield Mistake(module, (*first, text, "x.csv"))
+            if first:
+                yield Mistake(module, ("nothing", "{}", "x.csv"), ("nothing",))
+        elif module == "sqrtdk.jobs.draw":
+            yield Mistake(module, ("nothing", "nowhere", "figures"), ("nothing",))
+            for folder in ("nowhere", config, "broken"):
+                yield Mistake(module, ("scaling", folder, "figures"), (folder,))
+        elif module in ("sqrtdk.report", "sqrtdk.jobs.publish", "sqrtdk.jobs.verify"):
             for folder in ("nowhere", config, "files", "broken", "broken2", "broken3", "", "é"):
                 yield Mistake(module, (folder,))
         elif module == "sqrtdk.jobs.configure":

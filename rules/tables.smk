@@ -93,17 +93,17 @@ rule derive:
         tables=flow.needed,
         code=flow.derived_code,
     output:
-        f"{flow.folder}/{{derived}}.csv",
+        f"{flow.folder}/{{experiment}}/{{table}}.csv",
     log:
-        f"{flow.folder}/logs/{{derived}}.log",
+        f"{flow.folder}/logs/{{experiment}}-{{table}}.log",
     benchmark:
-        f"{flow.folder}/logs/{{derived}}.tsv"
+        f"{flow.folder}/logs/{{experiment}}-{{table}}.tsv"
     wildcard_constraints:
-        derived=flow.derived,
+        table=flow.derived,
     conda:
         "../envs/jobs.yml"
     shell:
-        "python -m sqrtdk.jobs.derive {input.config} {wildcards.derived} {output} 2> {log}"
+        "python -m sqrtdk.jobs.derive {input.config} {wildcards.experiment}/{wildcards.table} {output} 2> {log}"
 
 
 rule claims:

@@ -66,7 +66,7 @@ def test_shell_commands_hold_only_what_is_quoted_or_of_safe_letters() -> None:
     text = snakefiles()
     assert not re.search(r"^\s+(run|script|notebook):", text, flags=re.MULTILINE)
     # Of files below results/<name>/, and of names that the wildcard constraints list.
-    safe = r"(input|output|log)(\.\w+)?|wildcards\.(experiment|derived|part)"
+    safe = r"(input|output|log)(\.\w+)?|wildcards\.(experiment|table|part)"
     safe += r"|params\.(experiment|tables|figures|folder)"
     for command in commands:
         for value in re.findall(r"\{([^{}]+)\}", command):

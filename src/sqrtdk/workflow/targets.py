@@ -18,7 +18,7 @@ from sqrtdk.config import compose as config_compose
 from sqrtdk.config import errors, limits, yaml_reader
 from sqrtdk.config import overrides as config_overrides
 from sqrtdk.config import run as config_run
-from sqrtdk.experiments.base import Experiment
+from sqrtdk.experiments.base import Experiment, Table
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.jobs import exact_curves, merge
 from sqrtdk.storage import atomic, code_digest, guards, planning, shard_files
@@ -159,14 +159,20 @@ class Workflow:
 
     @property
     def derived(self) -> str:
-        """Return a pattern of the derived tables of the run, each as its experiment and name."""
-        names = [f"{x}/{one.name}" for x in self.experiments for one in EXPERIMENTS[x].tables]
-        return "|".join(names) or "-"
+        """Return a pattern of the names of the run's derived tables."""
+        names = {one.name for x in self.experiments for one in EXPERIMENTS[x].tables}
+        return "|".join(sorted(names)) or "-"
+
+    def _derived(self, wildcards: Any) -> Table:
+        try:
+            return EXPERIMENTS[wildcards.experiment].table(wildcards.table)
+        except KeyError:
+            path = self.table(wildcards.experiment, wildcards.table)
+            raise WorkflowError(f"sqrtdk: {path} is not a table of this project") from None
 
     def needed(self, wildcards: Any) -> list[str]:
         """Return the tables that a derived table is made from."""
-        experiment, name = wildcards.derived.split("/")
-        return [self.table(experiment, one) for one in EXPERIMENTS[experiment].table(name).needs]
+        return [self.table(wildcards.experiment, one) for one in self._derived(wildcards).needs]
 
     def wanted(self, experiment: str) -> list[str]:
         """Return the files of the target with an experiment's name, and its companions' files."""
@@ -245,9 +251,8 @@ class Workflow:
 
     def derived_code(self, wildcards: Any) -> str:
         """Return the code file of the job of a derived table."""
-        experiment, name = wildcards.derived.split("/")
-        module = EXPERIMENTS[experiment].table(name).module
-        return code("sqrtdk.jobs.derive", *_modules(experiment, "experiment", module))
+        module = self._derived(wildcards).module
+        return code("sqrtdk.jobs.derive", *_modules(wildcards.experiment, "experiment", module))
 
     def drawing_code(self, experiment: str) -> str:
         """Return the code file of the job that draws an experiment's figures."""
