@@ -163,6 +163,7 @@ WORKS = {
     ),
     "half_entropy_d_k": lambda: np.log(256) < sq.half_entropy_d_k(256) < 2 * np.log(256),
     "logit_std": lambda: sq.logit_std(LOGITS) > 0,
+    "measure": lambda: len(sq.measure(np.ones((2, 3, 4)), np.ones((2, 5, 4)))) == 2,
     "row_metrics": lambda: sq.row_metrics(LOGITS).max_weight.shape == (6,),
     "row_norms": lambda: sq.row_norms(np.array([[3.0, 4.0]])).tolist() == [5.0],
     "scale_rule": lambda: (

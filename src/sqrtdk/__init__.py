@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sqrtdk.core.scale_rules import rule as scale_rule
     from sqrtdk.loading import load_run, read_table
     from sqrtdk.system.errors import MistakeError as UserError
+    from sqrtdk.tensors.measurement import measure
     from sqrtdk.theory.expectations import (
         expectations,
         gradient_crossing_d_k,
@@ -42,6 +43,7 @@ __all__ = [
     "half_entropy_d_k",
     "load_run",
     "logit_std",
+    "measure",
     "read_table",
     "row_metrics",
     "row_norms",
@@ -65,6 +67,7 @@ _SOURCES = {
     "half_entropy_d_k": "theory.expectations.half_entropy_d_k",
     "load_run": "loading.load_run",
     "logit_std": "core.metrics.logit_std",
+    "measure": "tensors.measurement.measure",
     "read_table": "loading.read_table",
     "row_metrics": "core.metrics.row_metrics",
     "row_norms": "core.metrics.row_norms",
