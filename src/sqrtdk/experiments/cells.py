@@ -1,4 +1,4 @@
-"""The job shared by all experiments: measure the cells of one slab and write them as a shard."""
+"""The job shared by all experiments: measure the cells of one slab."""
 
 import sys
 import traceback

@@ -23,8 +23,8 @@ def rows(settings: Mapping[str, Any], runs: pd.DataFrame, experiment: str) -> It
 def main() -> None:
     """Write contrasts.csv of an experiment from the run's config and runs.csv."""
     configuration, experiment, runs, path = sys.argv[1:]
-    schema = EXPERIMENTS[experiment].columns
     settings = resolve.load(Path(configuration)).of(experiment)
+    schema = EXPERIMENTS[experiment].columns
     found = rows(settings, frames.read(Path(runs), schema), experiment)
     guards.write_guarded(Path(path), tables.text(found, columns(schema)))
 

@@ -48,7 +48,10 @@ def main() -> None:
     name, text, path = sys.argv[1:]
     try:
         experiment = load(name, "experiment").EXPERIMENT
-    except ModuleNotFoundError:
+    except ModuleNotFoundError as error:
+        # A package that is missing is not a wrong name.
+        if not (error.name or "").startswith("sqrtdk.experiments."):
+            raise
         raise errors.MistakeError(f"experiment: {name!r} is not allowed") from None
     slab = errors.read_json(text, "a slab")
     check_slab(slab, experiment.keys)

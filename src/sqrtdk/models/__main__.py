@@ -1,7 +1,7 @@
 """Write the queries and keys of a trained model: `python -m sqrtdk.models minilm qk.safetensors`.
 
-The tensors are named `layer{i}.input{j}.q` and `.k`, [heads, n, d], which the experiment `tensors`
-finds by itself.
+The tensors are named `layer{i}.input{j}.q` and `.k`, [heads, n, d], which
+`sqrtdk.tensors.files.pairs` finds by itself.
 """
 
 import difflib

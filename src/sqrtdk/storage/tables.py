@@ -1,4 +1,4 @@
-"""Tables on disk: rows to CSV text, whole-or-absent writes, checked reads.
+"""Tables as text: rows to CSV and back to values.
 
 Tables are tidy: one header line, LF line ends, floats as the shortest text that reads back to the
 same bits, an empty field where a value is undefined, rows sorted by their axes.

@@ -1,7 +1,4 @@
-"""Helpers for judging the claims about encoder and decoder.
-
-The sentences and their rules in words are in `experiments.chapter`.
-"""
+"""Helpers for judging the claims about encoder and decoder."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,4 @@
-"""Judge the claims about unrelated vectors: one series of measurements to one reading.
-
-The sentences and their rules in words are in `experiments.chapter`.
-"""
+"""Judge the claims about unrelated vectors: one series of measurements to one reading."""
 
 from sqrtdk.claims.claim import Claim
 from sqrtdk.claims.readings import (

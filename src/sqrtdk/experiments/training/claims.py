@@ -1,7 +1,4 @@
-"""Judge the claims about training from rates.csv and twins.csv.
-
-The sentences and their rules in words are in `experiments.chapter`.
-"""
+"""Judge the claims about training from rates.csv and twins.csv."""
 
 import math
 from collections.abc import Mapping
