@@ -1,8 +1,8 @@
 """Define what an experiment is: one object that names everything in its folder.
 
-`experiments/NAME/experiment.py` ends in `EXPERIMENT = Experiment(...)`. It imports `measure`,
-this module and at most another experiment's `EXPERIMENT`, because every shard job reads it. Claims, figures, questions and derived tables
-are modules of the same folder, and loaded by their names where they are needed.
+`experiments/NAME/experiment.py` ends in `EXPERIMENT = Experiment(...)`. It imports `measure`, this
+module and at most another experiment's `EXPERIMENT`, because every shard job reads it. Claims,
+figures, questions and derived tables are modules of the same folder, loaded by name when needed.
 """
 
 import importlib
