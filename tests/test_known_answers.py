@@ -134,3 +134,36 @@ def test_a_name_that_is_no_function_is_one_line(tmp_path: Path, word: str, said:
 def test_the_page_has_the_table_that_the_command_prints() -> None:
     page = (ROOT / "docs/known-answers.md").read_text(encoding="utf-8")
     assert elsewhere.table() in page
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (
+            "def f(q, k, v): raise ValueError('no')",
+            "case 'one key': the function raised ValueError",
+        ),
+        ("def f(q, k, v): raise SystemExit(0)", "case 'one key': the function raised SystemExit"),
+        ("raise SystemExit(0)", "mine:f: 0"),
+        ("1 / 0", "mine:f: division by zero"),
+        ("def f(", "mine:f: "),
+    ],
+)
+def test_a_function_that_fails_is_named_with_its_case(tmp_path: Path, body: str, said: str) -> None:
+    (tmp_path / "mine.py").write_text(f"{body}\n", encoding="utf-8")
+    done = run(tmp_path, "mine:f")
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("sqrtdk: ")
+    assert said in line
+
+
+def test_what_is_no_answer_fails_and_what_takes_too_little_is_not_tried(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "def word(q, k, v, **_): return {'entropy_nats': 'abc'}\ndef two(q, k): return q\n",
+        encoding="utf-8",
+    )
+    word, two = run(tmp_path, "mine:word"), run(tmp_path, "mine:two")
+    assert word.returncode == two.returncode == 1
+    assert word.stdout.splitlines()[-1] == "0 passed, 51 failed"
+    assert two.stdout.splitlines()[-1] == "0 passed, 0 failed"

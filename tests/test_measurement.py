@@ -152,3 +152,32 @@ def test_a_mistake_is_one_line(arguments: dict[str, Any], error: type, said: str
     with pytest.raises(error, match=said) as caught:
         measure(given.pop("q"), given.pop("k"), given.pop("v", None), **given)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "said"),
+    [
+        ({"q": np.ma.masked_invalid(Q)}, TypeError, "q is a masked array"),
+        ({"scale": 10**400}, ValueError, "allowed: a finite number"),
+        ({"scale": np.True_}, TypeError, "scale is .*True.*; allowed: a number"),
+        ({"scale": {1: 0.5}}, TypeError, "scale has the name 1; allowed: text"),
+        ({"sink": "1"}, TypeError, "sink is '1'; allowed: one number or one per head"),
+        ({"sink": True}, TypeError, "sink is True"),
+        ({"min_keys": True}, ValueError, "min_keys is True"),
+        ({"attn_mask": np.full((N_Q, N_K), np.inf)}, ValueError, "attn_mask holds nan or inf"),
+        ({"v": V[..., :0]}, ValueError, "must not be empty"),
+    ],
+)
+def test_what_would_be_taken_for_something_else_is_refused(
+    arguments: dict[str, Any], error: type, said: str
+) -> None:
+    given = {"q": Q, "k": K} | arguments
+    with pytest.raises(error, match=said):
+        measure(given.pop("q"), given.pop("k"), given.pop("v", None), **given)
+
+
+def test_a_window_without_end_hides_nothing_of_the_past() -> None:
+    wanted = numbers(measure(Q, K, is_causal=True))
+    for window in (2**63 - 1, 10**30, [10**30, 0]):
+        found = numbers(measure(Q, K, is_causal=True, window=window))
+        assert np.array_equal(found, wanted, equal_nan=True)

@@ -187,7 +187,8 @@ def _out(value: object) -> Path | None:
     if not isinstance(value, str) or not value or "\0" in value:
         raise config_errors.refuse("out", value, "the path of a CSV file")
     path = Path(value)
-    if path.is_dir() or not path.parent.is_dir():
+    # A pipe or device never ends, or takes no file beside it; a longer name is none on most disks.
+    if (path.exists() and not path.is_file()) or not path.parent.is_dir() or len(path.name) > 200:
         raise config_errors.refuse("out", value, "the path of a CSV file in a folder that exists")
     if (path.parent.parent / "config.yaml").exists() or (path.exists() and not _is_rows(path)):
         raise config_errors.refuse("out", value, "a new file, or one that this command wrote")

@@ -1,5 +1,6 @@
 """Check Hydra overrides and nested keys of a command line."""
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -12,6 +13,9 @@ from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.system import errors, project_files
 
 CONF = project_files.find("conf")
+
+MOST_SWEPT = 10_000
+"""Values of one range of a sweep; Hydra runs each combination on its own."""
 
 
 def grids() -> list[str]:
@@ -88,7 +92,7 @@ def _parsed(line: str) -> Any:
 
 def _check_sweep(override: Any, line: str, *, allowed: bool) -> None:
     """Raise ConfigError for a sweep where none is allowed, and for one without values."""
-    from hydra.core.override_parser.types import Glob, IntervalSweep
+    from hydra.core.override_parser.types import Glob, IntervalSweep, RangeSweep
 
     key, _, text = line.partition("=")
     as_list = f"a list is {key}='[...]'"
@@ -98,8 +102,17 @@ def _check_sweep(override: Any, line: str, *, allowed: bool) -> None:
     values = override.value()
     if isinstance(values, (Glob, IntervalSweep)):
         raise refuse(key, text, f"values one by one, choice(...) or range(...); {as_list}")
+    if isinstance(values, RangeSweep) and not _is_countable(values):
+        raise refuse(key, text, f"a range of finite numbers with at most {MOST_SWEPT:,} values")
     if next(override.sweep_iterator(), None) is None:
         raise refuse(key, text, f"a sweep of at least one value; {as_list}")
+
+
+def _is_countable(values: Any) -> bool:
+    """Return whether a range has finite ends, a step, and at most `MOST_SWEPT` values."""
+    start, stop, step = (float(x) for x in (values.start or 0, values.stop or 0, values.step))
+    finite = all(map(math.isfinite, (start, stop, step)))
+    return finite and step != 0 and (stop - start) / step <= MOST_SWEPT
 
 
 def check_dotted(key: str, value: object, text: str) -> None:

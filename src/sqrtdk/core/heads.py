@@ -154,10 +154,12 @@ def statistics(
     that it sees, the variance of its logits is scale² qᵀ C q, and d qᵀ C q / (|q|² tr C) is 1 on
     average for directions that have nothing to do with each other.
     """
-    head = _Head(q, k, v, scale, visibility, softcap, sink, min_keys)
-    for queries in _blocks(len(q), len(k)):
-        head.add(queries)
-    return head.result()
+    # What is hidden may overflow; what is seen then shows it as an infinity or NaN.
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        head = _Head(q, k, v, scale, visibility, softcap, sink, min_keys)
+        for queries in _blocks(len(q), len(k)):
+            head.add(queries)
+        return head.result()
 
 
 def _blocks(n_q: int, n_k: int) -> Iterator[slice]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sqrtdk.known_answers.check import Result, check
-from sqrtdk.system import command_line, errors
+from sqrtdk.system import command_line, errors, stdio
 
 
 def load(text: str) -> Callable[..., Any]:
@@ -16,12 +16,13 @@ def load(text: str) -> Callable[..., Any]:
     Raises MistakeError.
     """
     module, colon, name = text.partition(":")
-    if not (colon and module and name):
+    if not (colon and all(part.isidentifier() for part in (*module.split("."), name))):
         raise errors.MistakeError(f"{text!r} is not allowed; allowed: your_module:function")
     sys.path.insert(0, os.getcwd())
     try:
         found = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
+    except (Exception, SystemExit) as error:
+        # Importing runs the user's code, which may fail in any way.
         raise errors.MistakeError(f"{text}: {errors.one_line(error)}") from None
     if not callable(found):
         raise errors.MistakeError(f"{text} is not a function")
@@ -35,11 +36,13 @@ def main() -> None:
     tried = [one for one in results if isinstance(one, Result)]
     failed = [one for one in tried if not one.passed]
     for one in failed:
-        print(f"{one.case}: {one.quantity} is off by {one.error:.3g}; allowed: {one.allowed:.1g}")
+        stdio.say(
+            f"{one.case}: {one.quantity} is off by {one.error:.3g}; allowed: {one.allowed:.1g}"
+        )
     for name in results:
         if isinstance(name, str):
-            print(f"{name}: not tried, because the function does not take its arguments")
-    print(f"{len(tried) - len(failed)} passed, {len(failed)} failed")
+            stdio.say(f"{name}: not tried, because the function does not take its arguments")
+    stdio.say(f"{len(tried) - len(failed)} passed, {len(failed)} failed")
     if failed or not tried:
         sys.exit(1)
 

@@ -6,9 +6,10 @@ dtype of the case and, of `scale`, `is_causal`, `attn_mask`, `window`, `sink`, `
 any of `QUANTITIES`.
 """
 
+import inspect
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ import numpy as np
 from sqrtdk.core.attention import Floats, Mask, attention, softmax
 from sqrtdk.core.heads import Visibility
 from sqrtdk.core.metrics import logit_std, row_metrics
+from sqrtdk.system.errors import MistakeError, one_line
 
 QUANTITIES = {
     "entropy_nats": "entropy of each row, [heads, n_q]; NaN for a row that sees no key",
@@ -78,24 +80,49 @@ def _floats(values: Any) -> np.ndarray:
 def check(function: Callable[..., Any]) -> Iterator[Result | str]:
     """Yield a result for each quantity that the function returns, or the name of a case.
 
-    A name alone means that the function does not take one of the case's arguments.
+    A name alone means that the function does not take one of the case's arguments. Raises
+    MistakeError, with the case, if the function raises.
     """
     for case in cases():
         arrays, arguments = inputs(case)
-        try:
-            found = function(*arrays, **arguments)
-        except TypeError as error:
-            if "unexpected keyword" not in str(error):
-                raise
+        if not _takes(function, arrays, arguments):
             yield case["name"]
             continue
+        try:
+            found = function(*arrays, **arguments)
+        except (Exception, SystemExit) as error:
+            # What a function without a full signature says of an argument that it does not take.
+            if isinstance(error, TypeError) and "unexpected keyword" in str(error):
+                yield case["name"]
+                continue
+            what = f"{type(error).__name__}: {one_line(error)}"
+            raise MistakeError(f"case {case['name']!r}: the function raised {what}") from error
         if not isinstance(found, Mapping):
             found = {"output": found}
         for quantity in QUANTITIES:
             if quantity in found:
                 wanted = _floats(case["answers"][quantity])
-                off = _error(np.asarray(found[quantity], dtype=np.float64), wanted)
+                try:
+                    given = np.asarray(found[quantity], dtype=np.float64)
+                except (TypeError, ValueError):
+                    # A word, ragged lists: no answer at all.
+                    given = np.empty(0)
+                off = _error(given, wanted)
                 yield Result(case["name"], quantity, off, _allowed(case, quantity))
+
+
+def _takes(
+    function: Callable[..., Any], arrays: Sequence[np.ndarray], arguments: Mapping[str, Any]
+) -> bool:
+    """Return whether a function takes these arguments, as far as its signature says."""
+    try:
+        inspect.signature(function).bind(*arrays, **arguments)
+    except TypeError:
+        return False
+    except ValueError:
+        # Some functions that are written in C have no signature.
+        pass
+    return True
 
 
 def _error(found: np.ndarray, wanted: np.ndarray) -> float:

@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
 from sqrtdk.models.sources import SOURCES
-from sqrtdk.system import command_line
+from sqrtdk.system import command_line, stdio
 from sqrtdk.system.errors import MistakeError
 
 
@@ -24,7 +24,7 @@ def main() -> None:
         near = difflib.get_close_matches(name, SOURCES, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise MistakeError(f"model {name!r} is not allowed; allowed: {', '.join(SOURCES)}{hint}")
-    if path.suffix != ".safetensors" or path.exists():
+    if path.suffix != ".safetensors" or os.path.lexists(path):
         raise MistakeError(f"{path}: allowed: a new file that ends in .safetensors")
     if not path.absolute().parent.is_dir():
         raise MistakeError(f"{path}: allowed: a file in a folder that exists")
@@ -36,11 +36,11 @@ def main() -> None:
     }
     whole = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        save_file(tensors, whole, metadata={"model": name, "what": SOURCES[name].what})
+        whole.write_bytes(save(tensors, {"model": name, "what": SOURCES[name].what}))
         whole.replace(path)
     finally:
         whole.unlink(missing_ok=True)
-    print(f"{path}: {SOURCES[name].what}; {len(tensors) // 2} pairs of queries and keys")
+    stdio.say(f"{path}: {SOURCES[name].what}; {len(tensors) // 2} pairs of queries and keys")
 
 
 if __name__ == "__main__":

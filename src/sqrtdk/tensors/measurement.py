@@ -82,11 +82,11 @@ def measure(
     """
     if layout not in LAYOUTS:
         raise ValueError(f"layout is {layout!r}; allowed: {' or '.join(LAYOUTS)}")
-    if not (isinstance(min_keys, int) and min_keys >= 1):
+    if not (_is_whole(min_keys) and min_keys >= 1):
         raise ValueError(f"min_keys is {min_keys!r}; allowed: whole numbers from 1")
     queries, keys = _vectors("q", q, layout), _vectors("k", k, layout)
     values = None if v is None else _vectors("v", v, layout)
-    dtype = np.result_type(queries, keys)
+    dtype = np.result_type(queries, keys, *(() if values is None else (values,)))
     queries, keys = queries.astype(dtype, copy=False), keys.astype(dtype, copy=False)
     batch, n_heads, n_q, d = queries.shape
     n_k = keys.shape[2]
@@ -165,6 +165,8 @@ def as_array(array: Any) -> np.ndarray:
 
 def _vectors(name: str, array: Any, layout: str) -> np.ndarray:
     """Return q, k or v as [batch, heads, n, d] in float32 or float64."""
+    if isinstance(array, np.ma.MaskedArray):
+        raise TypeError(f"{name} is a masked array, whose mask would be lost; give attn_mask")
     found = as_array(array)
     if found.dtype.kind != "f":
         raise TypeError(f"{name} has dtype {found.dtype}; allowed: floating point")
@@ -182,6 +184,8 @@ def _check_shapes(q: np.ndarray, k: np.ndarray, v: np.ndarray | None, *, enable_
         raise ValueError(f"q {q.shape} and k {k.shape} must not be empty")
     if q.shape[0] != k.shape[0] or q.shape[3] != k.shape[3]:
         raise ValueError(f"q {q.shape} and k {k.shape} must agree in batch and dimension")
+    if v is not None and 0 in v.shape:
+        raise ValueError(f"v {v.shape} must not be empty")
     if v is not None and v.shape[:3] != k.shape[:3]:
         raise ValueError(f"v {v.shape} and k {k.shape} must agree in batch, heads and length")
     if q.shape[1] != k.shape[1] and not (enable_gqa and q.shape[1] % k.shape[1] == 0):
@@ -195,7 +199,10 @@ def _scales(scale: float | Mapping[str, float] | None, d: int) -> dict[str, floa
     if isinstance(scale, Mapping):
         if not scale:
             raise ValueError("scale is an empty mapping; allowed: names with a number each")
-        return {str(name): _number(f"scale[{name!r}]", value) for name, value in scale.items()}
+        wrong = next((name for name in scale if not isinstance(name, str)), None)
+        if wrong is not None:
+            raise TypeError(f"scale has the name {wrong!r}; allowed: text")
+        return {name: _number(f"scale[{name!r}]", value) for name, value in scale.items()}
     return {"given": _number("scale", scale)}
 
 
@@ -204,7 +211,11 @@ def _number(name: str, value: Any, *, above: float = -math.inf) -> float:
         found = float(value)
     except (TypeError, ValueError):
         raise TypeError(f"{name} is {value!r}; allowed: a number") from None
-    if isinstance(value, (bool, str)) or not (math.isfinite(found) and found > above):
+    except OverflowError:
+        found = math.inf
+    if isinstance(value, (bool, np.bool_, str)):
+        raise TypeError(f"{name} is {value!r}; allowed: a number")
+    if not (math.isfinite(found) and found > above):
         limit = f" above {above:g}" if above > -math.inf else ""
         raise ValueError(f"{name} is {value!r}; allowed: a finite number{limit}")
     return found
@@ -218,6 +229,8 @@ def _mask(
         return None, None
     if is_causal:
         raise ValueError("attn_mask and is_causal are both given; allowed: one of them")
+    if isinstance(attn_mask, np.ma.MaskedArray):
+        raise TypeError("attn_mask is a masked array, whose mask would be lost; give numbers")
     given = as_array(attn_mask)
     if given.dtype.kind not in "bf":
         raise TypeError(f"attn_mask has dtype {given.dtype}; allowed: boolean or floating point")
@@ -230,6 +243,8 @@ def _mask(
     given = given.reshape((1,) * (4 - given.ndim) + given.shape)
     if given.dtype == np.bool_:
         return given, None
+    if np.any(np.isnan(given) | (given == np.inf)):
+        raise ValueError("attn_mask holds nan or inf; allowed: finite numbers, and -inf to hide")
     visible = ~(given <= HIDING)
     return visible, np.where(visible, given, 0)
 
@@ -242,7 +257,10 @@ def _of_head(array: np.ndarray, batch: int, head: int) -> np.ndarray:
 def _sinks(sink: Any, n_heads: int) -> list[float] | None:
     if sink is None:
         return None
-    found = np.atleast_1d(as_array(sink)).astype(np.float64)
+    given = np.atleast_1d(as_array(sink))
+    if given.dtype.kind not in "iuf":
+        raise TypeError(f"sink is {sink!r}; allowed: one number or one per head")
+    found = given.astype(np.float64)
     if found.shape not in ((1,), (n_heads,)):
         raise ValueError(f"sink has shape {found.shape}; allowed: one number or one per head")
     if np.any(np.isnan(found) | (found == np.inf)):
@@ -253,11 +271,14 @@ def _sinks(sink: Any, n_heads: int) -> list[float] | None:
 def _window(window: Any, *, is_causal: bool) -> tuple[int, int] | None:
     if window is None:
         return None
-    sides = window if isinstance(window, tuple) else (window, 0 if is_causal else window)
-    whole = [
-        isinstance(side, (int, np.integer)) and not isinstance(side, bool) and side >= 0
-        for side in sides
-    ]
-    if len(whole) != 2 or not all(whole):
+    pair = isinstance(window, (tuple, list))
+    sides = tuple(window) if pair else (window, 0 if is_causal else window)
+    if len(sides) != 2 or not all(_is_whole(side) and side >= 0 for side in sides):
         raise ValueError(f"window is {window!r}; allowed: a whole number from 0, or a pair of them")
-    return int(sides[0]), int(sides[1])
+    # No sequence is longer, and NumPy's places are no larger than 2**63.
+    before, after = (min(int(side), 2**31) for side in sides)
+    return before, after
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
