@@ -238,9 +238,10 @@ def test_an_example_that_keeps_its_seed_says_so() -> None:
 
 @pytest.mark.parametrize(
     "sweep", ["seed=range(5,0)", "d_k=range(1,1)", "d_k=shuffle(range(5,0))", "d_k=glob(*)",
-    "scaling=glob(*)", "d_k=interval(1,4)", "n_k=sort(range(3,3))"],
+    "scaling=glob(*)", "d_k=interval(1,4)", "n_k=sort(range(3,3))",
+    "seed=range(0,inf)", "seed=range(0,nan)", "seed=range(0,5,0)", "seed=range(0,1000000000)"],
 )  # fmt: skip
-def test_a_sweep_of_nothing_is_refused(hand: Any, sweep: str) -> None:
+def test_a_sweep_of_nothing_or_without_end_is_refused(hand: Any, sweep: str) -> None:
     said, code = hand("--multirun", sweep, "out=o.csv")
     assert code == 2
     key, _, text = sweep.partition("=")

@@ -103,7 +103,8 @@ def _check_sweep(override: Any, line: str, *, allowed: bool) -> None:
     if isinstance(values, (Glob, IntervalSweep)):
         raise refuse(key, text, f"values one by one, choice(...) or range(...); {as_list}")
     if isinstance(values, RangeSweep) and not _is_countable(values):
-        raise refuse(key, text, f"a range of finite numbers with at most {MOST_SWEPT:,} values")
+        few = f"a range of finite numbers with at most {MOST_SWEPT:,} values"
+        raise refuse(key, text, f"{few}; {as_list}")
     if next(override.sweep_iterator(), None) is None:
         raise refuse(key, text, f"a sweep of at least one value; {as_list}")
 
