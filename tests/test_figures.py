@@ -24,6 +24,7 @@ from sqrtdk.experiments.scaling import crossings, plot_collapse, tails, weights
 from sqrtdk.experiments.scaling.measure import COLUMNS
 from sqrtdk.experiments.worked_example import measure as worked_example
 from sqrtdk.figures import lines, style
+from sqrtdk.jobs import draw as draw_job
 from sqrtdk.stats import summary
 from sqrtdk.storage import planning, tables
 from sqrtdk.theory import exact_table, expectations
@@ -820,8 +821,8 @@ def test_the_command_writes_each_figure_in_the_inks_of_the_page(experiment, tmp_
     for name in TABLES[experiment]:
         text = tables.text(found[name].to_dict("records"), schemas[name])
         (tmp_path / f"{name}.csv").write_text(text)
-    module = importlib.import_module(f"sqrtdk.experiments.{experiment}.figures")
-    assert in_process(module, tmp_path, tmp_path / "drawn").returncode == 0
+    done = in_process(draw_job, experiment, tmp_path, tmp_path / "drawn")
+    assert done.returncode == 0, done.stderr
     names = [f"{experiment}-{what}" for what in FIGURES[experiment]]
     drawn = {path.name for path in (tmp_path / "drawn").glob("[!.]*")}
     assert drawn == {f"{name}.{suffix}" for name in names for suffix in ("svg", "png")}

@@ -42,7 +42,9 @@ def test_no_code_makes_code_of_data(path: Path) -> None:
         elif isinstance(node, ast.ImportFrom):
             assert (node.module or "").split(".")[0] not in MODULES
         elif isinstance(node, ast.Call):
-            assert ast.unparse(node.func) not in CALLS
+            # NumPy reads no pickles where it is told so.
+            plain = any(ast.unparse(word) == "allow_pickle=False" for word in node.keywords)
+            assert ast.unparse(node.func) not in CALLS - ({"np.load"} if plain else set())
             shell = [word.value for word in node.keywords if word.arg == "shell"]
             assert all(isinstance(one, ast.Constant) and not one.value for one in shell)
 

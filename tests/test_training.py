@@ -1,6 +1,7 @@
 """The training experiment: its cells, best rates, equivalent runs, claims and figures."""
 
 import csv
+import dataclasses
 import itertools
 import math
 import re
@@ -19,6 +20,7 @@ from campaigns import verdicts_trained
 from sqrtdk.config import errors, limits
 from sqrtdk.config import run as config_run
 from sqrtdk.experiments import cells
+from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.experiments.training import claims as training_claims
 from sqrtdk.experiments.training import equivalence, pivot, rates
 from sqrtdk.experiments.training import figures as training_figures
@@ -221,7 +223,8 @@ def test_a_run_is_refused_by_the_memory_of_its_lists(monkeypatch: pytest.MonkeyP
         seen.append(slab)
         return 0
 
-    monkeypatch.setattr(training, "memory", memory)
+    changed = dataclasses.replace(EXPERIMENTS["training"], memory=memory)
+    monkeypatch.setitem(EXPERIMENTS, "training", changed)
     limits.check_memory(config_run.Run("mine", 50, {"training": learned.settings()}))
     assert seen[0]["learning_rate"] == [0.01, 0.1]
     assert list(seen[0]["scaling"]) == ["off", "on"]
