@@ -68,6 +68,7 @@ class Workflow:
         self._lock: TextIO | None = None
         # Measured once, so that the memory of the run's own jobs does not count again.
         self._free = max(1, memory.free_memory())
+        self._write_code_files()
         self._expect()
 
     def _check_what_is_there(self, files: Sequence[Path]) -> list[Path]:
@@ -251,8 +252,24 @@ class Workflow:
 
     def derived_code(self, wildcards: Any) -> str:
         """Return the code file of the job of a derived table."""
-        module = self._derived(wildcards).module
-        return code("sqrtdk.jobs.derive", *_modules(wildcards.experiment, "experiment", module))
+        return self._derived_code(wildcards.experiment, self._derived(wildcards))
+
+    def _derived_code(self, experiment: str, table: Table) -> str:
+        return code("sqrtdk.jobs.derive", *_modules(experiment, "experiment", table.module))
+
+    def _write_code_files(self) -> None:
+        """Write the code files that rules ask for job by job.
+
+        Snakemake lists a folder once, when it first looks into it, and takes a file that is
+        written there later for missing.
+        """
+        for experiment in self.experiments:
+            for job in ("merge", "contrasts", "exact_curves", "summarize"):
+                self.code(job, experiment)
+            for table in EXPERIMENTS[experiment].tables:
+                self._derived_code(experiment, table)
+        for part in PARTS:
+            benchmarks(part)
 
     def drawing_code(self, experiment: str) -> str:
         """Return the code file of the job that draws an experiment's figures."""
