@@ -26,14 +26,14 @@ def agree(found: Activations, model: object, *, depth: str) -> None:
     """Hold hidden states and the q, k, v of every layer against a PyTorch model in float64."""
     torch = pytest.importorskip("torch")
     seen: dict[str, list[np.ndarray]] = {"query": [], "key": [], "value": []}
-    for name, module in model.named_modules():  # type: ignore[attr-defined]
+    for name, module in model.named_modules():
         kind = name.rpartition(".")[2]
         if kind in seen:
             module.register_forward_hook(
                 lambda _m, _i, out, kind=kind: seen[kind].append(out[0].detach().numpy())
             )
     with torch.no_grad():
-        hidden = model(torch.tensor(TOKENS)[None]).last_hidden_state[0].numpy()  # type: ignore[operator]
+        hidden = model(torch.tensor(TOKENS)[None]).last_hidden_state[0].numpy()
     # Both are float64: what is left is the order of sums, over some thousand additions.
     assert found.hidden == pytest.approx(hidden, abs=1e-12)
     for kind, ours in (("query", found.q), ("key", found.k), ("value", found.v)):
@@ -48,9 +48,9 @@ def shaken(model: object) -> dict[str, np.ndarray]:
     torch = pytest.importorskip("torch")
     torch.manual_seed(0)
     with torch.no_grad():
-        for parameter in model.parameters():  # type: ignore[attr-defined]
+        for parameter in model.parameters():
             parameter.copy_(torch.randn_like(parameter) / 2)
-    return {name: x.numpy() for name, x in model.double().eval().state_dict().items()}  # type: ignore[attr-defined]
+    return {name: x.numpy() for name, x in model.double().eval().state_dict().items()}
 
 
 def test_a_bert_has_the_activations_of_transformers() -> None:

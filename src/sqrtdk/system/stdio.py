@@ -17,7 +17,7 @@ def ensure() -> None:
             # The lowest free number, which is this one.
             os.open(os.devnull, os.O_RDWR)
         if getattr(sys, name) is None:
-            stream = open(number, mode, encoding="utf-8", closefd=False)  # noqa: SIM115
+            stream = open(number, mode, encoding="utf-8", closefd=False)  # noqa: SIM115 - stays open for the process
             setattr(sys, name, stream)
 
 

@@ -219,6 +219,7 @@ Reader = tuple[tuple[str, ...], Callable[[str], np.ndarray]]
 
 def _safetensors(path: Path) -> Reader:
     file = safe_open(path, framework="np")
+    # safetensors has no types.
     return tuple(file.keys()), file.get_tensor  # type: ignore[no-untyped-call]
 
 
