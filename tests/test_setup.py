@@ -21,7 +21,7 @@ from container import UNKNOWN, checkout
 
 from sqrtdk import home
 
-SITE = Path(importlib.util.find_spec("snakemake").origin).parents[1]  # type: ignore[union-attr, arg-type]
+SITE = Path(importlib.util.find_spec("snakemake").origin).parents[1]
 
 FAKE_UV = """#!/bin/sh
 echo "$@" >> '{log}'
