@@ -94,7 +94,7 @@ def of_a_range(stream: np.random.Generator, seeds: int, skew: float) -> bool | N
 
 def of_several(stream: np.random.Generator, seeds: int, skew: float) -> bool | None:
     """Decide whether 4 numbers are all above a level that they equal."""
-    return decisions.every(at_a_level(stream, seeds, skew) for _ in range(4))
+    return decisions.all_known(at_a_level(stream, seeds, skew) for _ in range(4))
 
 
 RULES: Mapping[str, Decide] = {
@@ -207,7 +207,7 @@ def ledger(of: Population, seeds: int | None, stream: np.random.Generator) -> di
         at = ("related", axes["d_k"], axes["n_k"], axes["inputs"])
         weights += cosines.summarized(axes, some, [found[i] for i in places(at)])
     others = {("related", "cosines"): _exactly(pd.DataFrame(weights), known=seeds is None)}
-    return {row["claim"]: row for row in judge.ledger(of.run, summaries, others)}
+    return {row["claim"]: row for row in judge.claims_table(of.run, summaries, others)}
 
 
 def _exactly(table: pd.DataFrame, *, known: bool) -> pd.DataFrame:

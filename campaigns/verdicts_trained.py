@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from sqrtdk.claims.readings import Reading
+from sqrtdk.claims.findings import Finding
 from sqrtdk.experiments.capacity import claims as capacity_claims
 from sqrtdk.experiments.projections import claims as projections_claims
 from sqrtdk.experiments.score_width import claims as score_width_claims
@@ -23,7 +23,7 @@ from sqrtdk.experiments.score_width import widths
 from sqrtdk.experiments.training import claims as training_claims
 from sqrtdk.experiments.training import rates
 from sqrtdk.stats.intervals import Estimate, MissingError, interval
-from sqrtdk.stats.series import Whole
+from sqrtdk.stats.series import WholeTable
 
 SEEDS = (5, 6, 12, 20, 40, 80)
 REPEATS = 100
@@ -33,7 +33,7 @@ BUDGET = 400
 RULES = {"off": {"rule": "constant", "value": 1}, "on": {"rule": "power", "exponent": 0.5}}
 GRID = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0]
 
-Draw = Callable[[np.random.Generator, int], Reading]
+Draw = Callable[[np.random.Generator, int], Finding]
 """Judge one simulated run of this many seeds."""
 
 
@@ -70,7 +70,7 @@ def training(off: Sequence[float], on: Sequence[float]) -> Draw:
     settings = {"steps": BUDGET, "learning_rate": GRID, "scaling": RULES}
     task = {"d_k": 1024, "n_k": 16, "batch_size": 16, "optimizer": "sgd", "loss": "values"}
 
-    def draw(rng: np.random.Generator, seeds: int) -> Reading:
+    def draw(rng: np.random.Generator, seeds: int) -> Finding:
         found = {}
         for scaling, typical in (("off", off), ("on", on)):
             ends = np.full(seeds, np.inf)
@@ -85,7 +85,7 @@ def training(off: Sequence[float], on: Sequence[float]) -> Draw:
 def on_own_seeds(off: Sequence[float], on: Sequence[float]) -> Draw:
     """Return the former judge of `training`: rates chosen and reported on the same seeds."""
 
-    def draw(rng: np.random.Generator, seeds: int) -> Reading:
+    def draw(rng: np.random.Generator, seeds: int) -> Finding:
         best = []
         for typical in (off, on):
             runs = [steps(rng, one, seeds) for one in typical]
@@ -106,7 +106,7 @@ def score_width(additive: float, dot: float) -> Draw:
     grid = [0.003, 0.01, 0.03]
     truth = {"additive": additive, "scaled_dot": 1.0, "dot": dot}
 
-    def draw(rng: np.random.Generator, seeds: int) -> Reading:
+    def draw(rng: np.random.Generator, seeds: int) -> Finding:
         found = {}
         for reader, ratio in truth.items():
             for d_k in (16, 1024):
@@ -114,7 +114,9 @@ def score_width(additive: float, dot: float) -> Draw:
                 each = [steps(rng, slower * typical, seeds) for slower in (1.5, 1.0, 1.5)]
                 found[reader, d_k] = _runs(np.stack(each, axis=1), grid)
         settings = {"steps": BUDGET, "learning_rate": grid}
-        return score_width_claims.score_width(Whole(pd.DataFrame(widths.rows_of(found, settings))))
+        return score_width_claims.score_width(
+            WholeTable(pd.DataFrame(widths.rows_of(found, settings)))
+        )
 
     return draw
 
@@ -125,7 +127,7 @@ def stability(gap: float) -> Draw:
     Windows are whole steps of half a decade, as on a grid of rates 1, 3, 10.
     """
 
-    def draw(rng: np.random.Generator, seeds: int) -> Reading:
+    def draw(rng: np.random.Generator, seeds: int) -> Finding:
         windows = np.round(2 * (gap + 0.3 * rng.standard_normal(seeds))) / 2
         value = _estimate(windows)
         none = Estimate(0.0)
@@ -154,7 +156,7 @@ def _metric(rng: np.random.Generator, seeds: int, mean: float, sd: float) -> dic
 def capacity(small: tuple[float, float], large: float) -> Draw:
     """Return a judge of `capacity`: accuracy and gain of a small vector, accuracy of a large."""
 
-    def draw(rng: np.random.Generator, seeds: int) -> Reading:
+    def draw(rng: np.random.Generator, seeds: int) -> Finding:
         table = []
         for hidden, (accuracy, gain) in ((8, small), (64, (large, 0.0))):
             for rate in (0.001, 0.003, 0.01):
@@ -167,7 +169,7 @@ def capacity(small: tuple[float, float], large: float) -> Draw:
                     at = {"reader": "fixed", "length": 4, "hidden": hidden, "learning_rate": rate,
                           "step": 8000, "metric": metric}  # fmt: skip
                     table.append(at | _metric(rng, seeds, mean, sd))
-        return capacity_claims.capacity(Whole(pd.DataFrame(table)))
+        return capacity_claims.capacity(WholeTable(pd.DataFrame(table)))
 
     return draw
 
@@ -175,7 +177,7 @@ def capacity(small: tuple[float, float], large: float) -> Draw:
 def projections(shared: float, gain: float) -> Draw:
     """Return a judge of `projections`, given the accuracy of W_q = W_k and its remaining gain."""
 
-    def draw(rng: np.random.Generator, seeds: int) -> Reading:
+    def draw(rng: np.random.Generator, seeds: int) -> Finding:
         table = []
         heads = {"separate": (0.99, 0.0), "shared_qk": (shared, gain), "identity_v": (0.7, 0.0)}
         for name, (accuracy, more) in heads.items():
@@ -185,7 +187,7 @@ def projections(shared: float, gain: float) -> Draw:
                 at = {"relation": "turned", "projections": name, "learning_rate": 0.01,
                       "step": 2000, "metric": metric}  # fmt: skip
                 table.append(at | _metric(rng, seeds, mean, sd))
-        return projections_claims.projections(Whole(pd.DataFrame(table)))
+        return projections_claims.projections(WholeTable(pd.DataFrame(table)))
 
     return draw
 

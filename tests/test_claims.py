@@ -105,7 +105,7 @@ def run(frame: pd.DataFrame, rules: dict[str, Any] = RULES) -> config_run.Run:
 
 def judged(frame: pd.DataFrame, rules: dict[str, Any] = RULES) -> dict[str, dict[str, Any]]:
     """Return the ledger of a table, by claim."""
-    rows = judge.ledger(run(frame, rules), {"scaling": frame})
+    rows = judge.claims_table(run(frame, rules), {"scaling": frame})
     return {row["claim"]: row for row in rows}
 
 
@@ -228,7 +228,8 @@ def test_stability_looks_at_the_experiment_with_related_inputs_too() -> None:
 
     frame, related = table(), table(n_k=[64], inputs=["planted"], alter=collapse)
     both = {"scaling": run(frame).settings["scaling"], "related": run(related).settings["scaling"]}
-    rows = judge.ledger(config_run.Run("mine", 50, both), {"scaling": frame, "related": related})
+    found = {"scaling": frame, "related": related}
+    rows = judge.claims_table(config_run.Run("mine", 50, both), found)
     row = next(row for row in rows if row["claim"] == "stable")
     assert row["verdict"] == "true with a condition"
     assert row["condition"] == "not for n_k = 64, inputs = planted"
@@ -319,7 +320,7 @@ def test_no_table_makes_the_ledger_fail(data: st.DataObject) -> None:
     keep = data.draw(st.lists(st.booleans(), min_size=len(frame), max_size=len(frame)))
     low = data.draw(st.sampled_from([0.0, 0.5, 3.0]))
     frame["ci_low"] = frame["mean"] - low * frame["mean"].abs()
-    rows = judge.ledger(run(frame), {"scaling": frame[keep]} if any(keep) else {})
+    rows = judge.claims_table(run(frame), {"scaling": frame[keep]} if any(keep) else {})
     assert [row["claim"] for row in rows] == [claim.claim for claim in statements.claims()]
 
 
@@ -330,14 +331,14 @@ def test_numbers_are_those_of_the_table() -> None:
     frame = table()
     found = judged(frame)
     end = one(frame, d_k=1024, n_k=64, scaling="off", metric="entropy_normalized")
-    shown = wording.percent(Estimate(end["mean"], end["ci_low"], end["ci_high"]))
+    shown = wording.format_percent(Estimate(end["mean"], end["ci_low"], end["ci_high"]))
     assert shown in found["saturation"]["answer"]
     assert shown in found["saturation"]["numbers"].split(claims_claim.BETWEEN)[1]
     head = one(frame, d_k=64, n_k=16, scaling="off", metric="max_weight")
-    shown = wording.estimate(Estimate(head["mean"], head["ci_low"], head["ci_high"]))
+    shown = wording.format_estimate(Estimate(head["mean"], head["ci_low"], head["ci_high"]))
     assert shown in found["one_hot"]["numbers"].split(claims_claim.BETWEEN)[0]
     dead = one(frame, d_k=64, n_k=16, scaling="on", metric="grad_logits_dead_entries")
-    shown = wording.percent(Estimate(dead["mean"], dead["ci_low"], dead["ci_high"]))
+    shown = wording.format_percent(Estimate(dead["mean"], dead["ci_low"], dead["ci_high"]))
     assert shown in found["gradients_typical"]["numbers"].split(claims_claim.BETWEEN)[0]
 
 
@@ -379,7 +380,7 @@ def test_every_claim_names_a_figure_of_its_experiment() -> None:
 
 
 def test_a_run_without_the_experiment_measures_nothing() -> None:
-    rows = judge.ledger(config_run.Run("mine", 50, {}), {})
+    rows = judge.claims_table(config_run.Run("mine", 50, {}), {})
     assert {row["verdict"] for row in rows} == {"not measured"}
 
 
@@ -419,7 +420,7 @@ def related(
     rules = {name: RULES[name] for name in frame["scaling"].unique()}
     laws = {name: LAWS[name] for name in frame["inputs"].unique()}
     one = config_run.Run("mine", 50, {"related": {"scaling": rules, "inputs": laws}})
-    return {row["claim"]: row for row in judge.ledger(one, {"related": frame})}
+    return {row["claim"]: row for row in judge.claims_table(one, {"related": frame})}
 
 
 def test_a_scale_that_makes_all_weights_equal_is_stable_and_no_better_for_that() -> None:
@@ -471,7 +472,7 @@ def test_a_grid_of_d_k_16_and_64_says_nothing_unconditional(
     laws = {name: LAWS[name] for name in ("gaussian", "planted")}
     settings = {"scaling": rules, "inputs": laws}
     run = config_run.Run("mine", 50, {"scaling": settings, "related": settings})
-    rows = judge.ledger(run, {"scaling": frame, "related": frame})
+    rows = judge.claims_table(run, {"scaling": frame, "related": frame})
     found = {row["claim"]: row for row in rows}
     # What the weights sum to is no question of d_k.
     assert {row["claim"] for row in rows if row["verdict"] in ("true", "false")} == {"average"}
@@ -589,7 +590,7 @@ def by_cosine(
     frame = pd.DataFrame(rows, columns=[column.name for column in cosines.COLUMNS])
     rules = {name: RULES[name] for name in ("off", "on")}
     run = config_run.Run("mine", 50, {"related": {"scaling": rules, "inputs": LAWS}})
-    ledger = judge.ledger(run, {}, {("related", "cosines"): frame})
+    ledger = judge.claims_table(run, {}, {("related", "cosines"): frame})
     return {row["claim"]: row for row in ledger}["graded"]
 
 
@@ -762,7 +763,7 @@ def half_precision(
             rest = {"n_seeds": 5, "sd": 0.0, "median": mean, "exact": math.nan, "z": math.nan}
             rows.append(at | {"scaling": "on", "metric": metric} | numbers | rest)
     one = config_run.Run("mine", 50, {"precision": {"scaling": RULES, "inputs": LAWS}})
-    ledger = judge.ledger(one, {"precision": pd.DataFrame(rows)})
+    ledger = judge.claims_table(one, {"precision": pd.DataFrame(rows)})
     return {row["claim"]: row for row in ledger}["half_precision"]
 
 

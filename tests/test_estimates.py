@@ -148,4 +148,4 @@ def test_a_range_is_never_below_nothing_or_above_all() -> None:
     ],
 )
 def test_an_estimate_has_the_digits_of_its_interval(value: Estimate, shown: str) -> None:
-    assert wording.estimate(value) == shown
+    assert wording.format_estimate(value) == shown

@@ -41,7 +41,7 @@ def table(
 
 
 def judged(experiment: str, frame: pd.DataFrame) -> dict[str, dict[str, Any]]:
-    rows = judge.ledger(
+    rows = judge.claims_table(
         config_run.Run("mine", 50, {experiment: {"steps": STEPS}}), {experiment: frame}
     )
     return {row["claim"]: row for row in rows if row["experiment"] == experiment}
@@ -239,7 +239,7 @@ def widths(steps: Value, **changes: Any) -> dict[str, Any]:
         experiments_widths.rows(settings, runs),
         columns=[column.name for column in experiments_widths.COLUMNS],
     )
-    rows = judge.ledger(
+    rows = judge.claims_table(
         config_run.Run("mine", 50, {"score_width": settings}),
         {},
         {("score_width", "widths"): frame},

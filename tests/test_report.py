@@ -18,8 +18,8 @@ from registered import FIGURES
 from test_claims import LAWS, RULES, table
 
 from sqrtdk.claims import claim as claims_claim
-from sqrtdk.claims import ledger as claims_ledger
 from sqrtdk.claims import question as questions
+from sqrtdk.claims import verdicts as claims_ledger
 from sqrtdk.config import resolve
 from sqrtdk.config import run as config_run
 from sqrtdk.experiments import statements
@@ -127,7 +127,7 @@ def build(folder: Path, frame: pd.DataFrame, *, pictures: bool = True) -> Path:
 def fill(folder: Path, experiment: str, settings: dict[str, Any], frame: pd.DataFrame) -> None:
     """Write the folder of a run of one experiment: summary, ledger, configuration, provenance."""
     run = config_run.Run("mine", 50, {experiment: settings})
-    rows = judge.ledger(run, {experiment: frame})
+    rows = judge.claims_table(run, {experiment: frame})
     columns = summary.columns(EXPERIMENTS[experiment].columns)
     write(folder / experiment / "summary.csv", frame, list(columns))
     atomic.write_atomically(folder / "claims.csv", tables.text(rows, claims_claim.COLUMNS))
@@ -260,7 +260,7 @@ def test_every_cell_of_a_table_is_a_row_of_the_summary(tmp_path: Path) -> None:
     cells = re.findall(r"<td[^>]*>([\d.e-]+) <small>(\([^<]*\))</small></td>", body)
     rows = frame[frame["metric"] == "max_weight"].sort_values(["d_k", "n_k", "scaling"])
     expected = [
-        wording.estimate(Estimate(row["mean"], row["ci_low"], row["ci_high"]))
+        wording.format_estimate(Estimate(row["mean"], row["ci_low"], row["ci_high"]))
         for _, row in rows.iterrows()
     ]
     assert [" ".join(cell) for cell in cells] == expected

@@ -478,7 +478,7 @@ def judged(
     table: pd.DataFrame, name: str = "rates", rules: Any = RULES, claim: str = ""
 ) -> dict[str, Any]:
     run = config_run.Run("mine", 50, {"training": {"scaling": rules}})
-    ledger = judge.ledger(run, {}, {("training", name): table})
+    ledger = judge.claims_table(run, {}, {("training", name): table})
     claim = claim or {"rates": "training", "twins": "training_twin"}[name]
     return {row["claim"]: row for row in ledger}[claim]
 
@@ -540,7 +540,10 @@ def test_the_outer_ends_decide() -> None:
 def test_the_verdict_is_the_one_of_the_rule(
     low: float, high: float, large: str, small: str
 ) -> None:
-    for d_k, expected in ((decisions.LARGE, large), (decisions.LARGE - 1, small)):
+    for d_k, expected in (
+        (decisions.MIN_DECISIVE_D_K, large),
+        (decisions.MIN_DECISIVE_D_K - 1, small),
+    ):
         found = judged(rates_table({d_k: ((low + high) / 2, low, high)}))
         if found["verdict"] == "not measured":
             assert expected in found["condition"]

@@ -1,14 +1,14 @@
 """Judge the claim about temperature."""
 
 from sqrtdk.claims.claim import Claim
-from sqrtdk.claims.readings import Reading
+from sqrtdk.claims.findings import Finding
 from sqrtdk.stats.decisions import beyond
 from sqrtdk.stats.intervals import Estimate, MissingError
-from sqrtdk.stats.series import Whole
-from sqrtdk.stats.wording import estimate
+from sqrtdk.stats.series import WholeTable
+from sqrtdk.stats.wording import format_estimate
 
 
-def flattens(whole: Whole) -> Reading:
+def flattens(whole: WholeTable) -> Finding:
     """Judge whether the entropy is higher at the highest temperature than at the lowest."""
     table = whole.table[whole.table["d_k"] == whole.table["d_k"].max()]
     low, high = (
@@ -18,8 +18,8 @@ def flattens(whole: Whole) -> Reading:
     if table["temperature"].nunique() == 1:
         raise MissingError("the run has one temperature")
     gained = Estimate(high.mean - low.mean, high.low - low.high, high.high - low.low)
-    text = f"the entropy rises from {estimate(low)} to {estimate(high)} nats"
-    return Reading(
+    text = f"the entropy rises from {format_estimate(low)} to {format_estimate(high)} nats"
+    return Finding(
         beyond(gained, 0.0, above=True),
         text,
         f"A higher temperature flattens the weights: {text}.",
@@ -38,6 +38,6 @@ CLAIMS = (
         "temperature-entropy",
         flattens,
         source="ours",
-        subjects=lambda _, table: [Whole(table)],
+        evidence=lambda _, table: [WholeTable(table)],
     ),
 )

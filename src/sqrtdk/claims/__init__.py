@@ -1,1 +1,1 @@
-"""Judge claims: their definition, the findings, and the ledger of verdicts."""
+"""Judge claims: their definition, the findings, and the table of verdicts."""

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from sqrtdk.claims.readings import Reading, Subject
+from sqrtdk.claims.findings import Evidence, Finding
 from sqrtdk.schema import Column
 
 TRUE = "true"
@@ -69,8 +69,8 @@ class Claim:
 
     `source` is the origin of the statement: the chapter, in its words as far as they are quoted, or
     ours. `vectors` restricts it to one kind of queries and keys; `about` are the kinds that an
-    unconditional "true" needs. `subjects` returns the subjects to judge from an experiment's
-    settings and table. `also` names experiments of the same shape whose subjects count too, if a
+    unconditional "true" needs. `evidence` returns what is judged, from an experiment's
+    settings and table. `also` names experiments of the same shape whose evidence counts too, if a
     run has them. `table` is the table of the experiment that decides. `lacking` is the reason if
     the experiment has nothing to judge. `caveat` is a condition that no run can remove.
     """
@@ -79,14 +79,14 @@ class Claim:
     sentence: str
     rule: str
     figure: str
-    judge: Callable[[Any], Reading]
+    judge: Callable[[Any], Finding]
     source: Literal["chapter", "ours"] = "chapter"
     vectors: Literal["unrelated", "related"] | None = None
     about: tuple[Literal["unrelated", "related"], ...] = ()
     caveat: str = ""
     experiment: str = ""
     also: tuple[str, ...] = ()
-    subjects: Callable[[Mapping[str, Any], pd.DataFrame], Sequence[Subject]] | None = None
+    evidence: Callable[[Mapping[str, Any], pd.DataFrame], Sequence[Evidence]] | None = None
     lacking: str = ""
     table: str = "summary"
     lead: int = 0

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from sqrtdk.claims import ledger
+from sqrtdk.claims import verdicts
 from sqrtdk.claims.question import COLUMNS, Question
 from sqrtdk.config import resolve
 from sqrtdk.config import run as config_run
@@ -35,7 +35,7 @@ def rows(run: config_run.Run, folder: Path) -> list[tables.Row]:
 def _answer(run: config_run.Run, folder: Path, experiment: str, question: Question) -> str:
     """Return an answer from the tables that the question needs. Raises MissingError."""
     if experiment not in run.settings:
-        raise MissingError(ledger.absent(experiment))
+        raise MissingError(verdicts.absent(experiment))
     found = {}
     for place, name in enumerate(question.needs):
         path = folder / experiment / f"{name}.csv"

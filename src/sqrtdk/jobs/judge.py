@@ -9,8 +9,8 @@ from typing import Any
 import pandas as pd
 
 from sqrtdk.claims.claim import COLUMNS, Claim
-from sqrtdk.claims.ledger import judge
-from sqrtdk.claims.readings import Subject
+from sqrtdk.claims.findings import Evidence
+from sqrtdk.claims.verdicts import judge
 from sqrtdk.config import errors, resolve
 from sqrtdk.config import run as config_run
 from sqrtdk.experiments import schemas, statements
@@ -20,7 +20,7 @@ from sqrtdk.storage import frames, guards, tables
 from sqrtdk.system import command_line
 
 
-def ledger(
+def claims_table(
     run: config_run.Run,
     summaries: Mapping[str, pd.DataFrame],
     others: Mapping[tuple[str, str], pd.DataFrame] | None = None,
@@ -33,7 +33,7 @@ def ledger(
     result = []
     for claim in statements.claims():
         own, *also = (
-            _subjects(claim, run.settings[name], found, name)
+            _evidence(claim, run.settings[name], found, name)
             if (name, claim.table) in found
             else []
             for name in (claim.experiment, *claim.also)
@@ -44,16 +44,16 @@ def ledger(
     return result
 
 
-def _subjects(
+def _evidence(
     claim: Claim,
     settings: Mapping[str, Any],
     found: Mapping[tuple[str, str], pd.DataFrame],
     experiment: str,
-) -> Sequence[Subject]:
-    """Return the subjects of a claim in one experiment's tables."""
+) -> Sequence[Evidence]:
+    """Return the evidence for a claim from one experiment's tables."""
     table = found[experiment, claim.table]
-    if claim.subjects is not None:
-        return claim.subjects(settings, table)
+    if claim.evidence is not None:
+        return claim.evidence(settings, table)
     return series_of(settings, table, found.get((experiment, "contrasts")))
 
 
@@ -72,7 +72,7 @@ def main() -> None:
             raise errors.refuse("table", str(path), allowed)
         schema = schemas.columns(experiment, path.stem)
         found[path.parent.name, path.stem] = frames.read(path, schema)
-    rows = ledger(resolve.load(configuration), {}, found)
+    rows = claims_table(resolve.load(configuration), {}, found)
     guards.write_guarded(out, tables.text(rows, COLUMNS))
 
 

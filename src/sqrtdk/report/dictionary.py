@@ -97,7 +97,7 @@ def _count(path: Path) -> str:
 def _size(count: int) -> str:
     for unit, scale in (("MB", 1e6), ("kB", 1e3)):
         if count >= scale:
-            return f"{wording.number(count / scale, 2)} {unit}"
+            return f"{wording.format_number(count / scale, 2)} {unit}"
     return f"{count} bytes"
 
 

@@ -160,14 +160,14 @@ def _cell(row: Mapping[Any, Any], seeds: int) -> Cell:
 
 
 def _number(value: Estimate, exact: float) -> Cell:
-    mean, _, interval = wording.estimate(value).partition(" ")
+    mean, _, interval = wording.format_estimate(value).partition(" ")
     return Cell(mean, interval, _exact(exact))
 
 
 def _exact(exact: float) -> str:
     if math.isnan(exact):
         return ""
-    return f"exact {'never' if math.isinf(exact) else wording.number(exact, 4)}"
+    return f"exact {'never' if math.isinf(exact) else wording.format_number(exact, 4)}"
 
 
 # Crossings
@@ -205,7 +205,7 @@ def from_which(rows: Sequence[Mapping[str, str]], settings: Mapping[str, Any]) -
         [_label(varying, one) for one in shown],
         cells(crossings.HALF),
         [(words, there) for quantity, words in LEVELS.items() if any(there := cells(quantity))],
-        [wording.number(float(onset[one])) for one in shown],
+        [wording.format_number(float(onset[one])) for one in shown],
         [(x, pair) for x, pair in gradients if any(cell for _, row in pair for cell in row)],
         _fixed(values),
         _left_out((len(shown), len(series), "series")),

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from markupsafe import Markup, escape
 
 from sqrtdk.claims import claim as claims_claim
-from sqrtdk.claims import ledger as claims_ledger
+from sqrtdk.claims import verdicts as claims_ledger
 from sqrtdk.config import entries as config_entries
 from sqrtdk.experiments import statements
 from sqrtdk.stats.wording import NBSP

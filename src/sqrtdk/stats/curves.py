@@ -41,7 +41,7 @@ def ratio(over: Curve, under: Curve) -> Curve:
     }
 
 
-def past(value: Estimate, level: float, *, above: bool) -> bool | None:
+def is_beyond(value: Estimate, level: float, *, above: bool) -> bool | None:
     """Return whether the whole interval is above (or below) a level; None if it crosses it."""
     low, high = (value.mean, value.mean) if math.isnan(value.low) else (value.low, value.high)
     if low > level or high < level:

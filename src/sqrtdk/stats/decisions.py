@@ -9,9 +9,9 @@ error rates are these (simulated in docs/verdicts.md):
   interval is inside, False only if it is wholly outside; about 2.5 % each.
 - `steady` applies `within`'s logic to a range over d_k. A wrong True is as rare. The lower end of
   the range holds for all d_k together, so False is wrong in at most about 5 %.
-- `every` is an intersection-union test (Berger 1982): all parts must hold, so a wrong True is no
-  likelier than that of the part that fails. A wrong False is at most as likely as a wrong False of
-  any part, 2.5 % times the number of parts that are close to their level.
+- `all_known` is an intersection-union test (Berger 1982): all parts must hold, so a wrong True is
+  no likelier than that of the part that fails. A wrong False is at most as likely as a wrong False
+  of any part, 2.5 % times the number of parts that are close to their level.
 """
 
 import math
@@ -20,10 +20,10 @@ from collections.abc import Iterable
 from sqrtdk.stats.curves import Curve, relative_range
 from sqrtdk.stats.intervals import Estimate, MissingError
 
-LARGE = 1024
+MIN_DECISIVE_D_K = 1024
 """The d_k by which an effect of large d_k must show; a grid that ends below cannot refute it."""
 
-SIZES, SPAN = 4, 64
+MIN_SIZES, MIN_SPAN = 4, 64
 """The minimum number of d_k, and of the largest over the smallest, for a rule over all d_k."""
 
 
@@ -62,7 +62,7 @@ def steady(curve: Curve, margin: float) -> bool | None:
     return beyond(relative_range(curve), margin, above=False)
 
 
-def every(states: Iterable[bool | None]) -> bool | None:
+def all_known(states: Iterable[bool | None]) -> bool | None:
     """Return True if all hold, False if one surely fails, None if one is open.
 
     >>> every([True, None]), every([None, False])
@@ -72,7 +72,7 @@ def every(states: Iterable[bool | None]) -> bool | None:
     return False if False in found else None if None in found else True
 
 
-def exists(states: Iterable[bool | None]) -> bool | None:
+def any_known(states: Iterable[bool | None]) -> bool | None:
     """Return True if one surely holds, False if none does, None if one is open."""
     found = set(states)
     return True if True in found else None if None in found else False
@@ -80,21 +80,22 @@ def exists(states: Iterable[bool | None]) -> bool | None:
 
 def is_far(curve: Curve) -> bool:
     """Return whether the grid of a curve is large enough for a rule over all d_k."""
-    return len(curve) >= SIZES and max(curve) >= max(LARGE, SPAN * min(curve))
+    return len(curve) >= MIN_SIZES and max(curve) >= max(MIN_DECISIVE_D_K, MIN_SPAN * min(curve))
 
 
 def need_far(curve: Curve) -> None:
     """Raise MissingError if a grid is too small for a rule over all d_k."""
     if not is_far(curve):
         raise MissingError(
-            f"a rule over all d_k needs {SIZES} values of it or more, up to {LARGE} or more and "
-            f"over a factor of {SPAN}; the run has {len(curve)}, from {min(curve)} to {max(curve)}"
+            f"a rule over all d_k needs {MIN_SIZES} values of it or more, up to {MIN_DECISIVE_D_K} "
+            f"or more and over a factor of {MIN_SPAN}; the run has {len(curve)}, from {min(curve)} "
+            f"to {max(curve)}"
         )
 
 
 def need_large(curve: Curve, what: str) -> None:
     """Raise MissingError if a grid ends too early to refute what it does not show."""
-    if max(curve) < LARGE:
+    if max(curve) < MIN_DECISIVE_D_K:
         raise MissingError(f"{what} at d_k = {max(curve)}, the largest; larger d_k may differ")
 
 
@@ -104,4 +105,4 @@ def up_to(curve: Curve) -> str:
     >>> up_to({16: Estimate(1.0), 64: Estimate(1.0)})
     'tried up to d_k = 64 only'
     """
-    return f"tried up to d_k = {max(curve)} only" if max(curve) < LARGE else ""
+    return f"tried up to d_k = {max(curve)} only" if max(curve) < MIN_DECISIVE_D_K else ""

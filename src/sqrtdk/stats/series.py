@@ -78,7 +78,7 @@ _ARMS = {
 }
 
 
-class Whole(NamedTuple):
+class WholeTable(NamedTuple):
     """All rows of one experiment's summary, for a claim that is not about curves over d_k."""
 
     table: pd.DataFrame

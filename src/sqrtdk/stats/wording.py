@@ -11,7 +11,7 @@ _PLAIN = (1e-3, 1e6)
 """Numbers between these are written out; others with a power of ten."""
 
 
-def number(value: float, digits: int = 3) -> str:
+def format_number(value: float, digits: int = 3) -> str:
     """Format a number with this many significant digits.
 
     >>> number(0.0123456), number(1234.5), number(0.0000123), number(0.0)
@@ -24,7 +24,7 @@ def number(value: float, digits: int = 3) -> str:
     return _scientific(value, digits)
 
 
-def estimate(value: Estimate, unit: str = "") -> str:
+def format_estimate(value: Estimate, unit: str = "") -> str:
     """Format a number as precisely as its interval, with the interval and the exact value.
 
     The mean has at least two significant digits, and the interval the same decimals.
@@ -37,8 +37,8 @@ def estimate(value: Estimate, unit: str = "") -> str:
     mean, low, high, exact = value
     half = (high - low) / 2 if math.isfinite(high) else mean - low
     if not half > 0:
-        tail = "" if math.isnan(exact) else f" (exact {number(exact)})"
-        return f"{number(mean)}{unit}{tail}"
+        tail = "" if math.isnan(exact) else f" (exact {format_number(exact)})"
+        return f"{format_number(mean)}{unit}{tail}"
     reference = abs(mean) or half
     plain, size = _PLAIN[0] <= reference < _PLAIN[1], _exponent(reference)
     decimals = max(0, min(max(-_exponent(half), 1 - size), 5 - size))
@@ -58,18 +58,18 @@ def _exponent(value: float) -> int:
 
 def _scientific(value: float, digits: int) -> str:
     if value == 0 or not math.isfinite(value):
-        return number(value)
+        return format_number(value)
     mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
     return f"{mantissa}e{int(exponent)}"
 
 
-def percent(value: Estimate) -> str:
+def format_percent(value: Estimate) -> str:
     """Format a share as a percentage.
 
     >>> percent(Estimate(0.8239, 0.8213, 0.8265))
     '82.4 % (82.1 to 82.7)'
     """
-    return estimate(Estimate(*(100 * x for x in value)), " %")
+    return format_estimate(Estimate(*(100 * x for x in value)), " %")
 
 
 NBSP = "\u00a0"

@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from sqrtdk.claims import readings
+from sqrtdk.claims import findings
 from sqrtdk.claims.claim import Claim
-from sqrtdk.claims.readings import Reading
+from sqrtdk.claims.findings import Finding
 from sqrtdk.experiments.encoder_decoder.judging import (
     CHANCE,
     SETTLED,
@@ -16,11 +16,11 @@ from sqrtdk.experiments.encoder_decoder.judging import (
     points_of,
 )
 from sqrtdk.experiments.encoder_decoder.measure import GAIN, SOLVED, UNASKED
-from sqrtdk.stats.curves import past
-from sqrtdk.stats.decisions import every, exists
+from sqrtdk.stats.curves import is_beyond
+from sqrtdk.stats.decisions import all_known, any_known
 from sqrtdk.stats.intervals import Estimate, MissingError
-from sqrtdk.stats.series import Whole
-from sqrtdk.stats.wording import estimate, percent
+from sqrtdk.stats.series import WholeTable
+from sqrtdk.stats.wording import format_estimate, format_percent
 
 # Capacity
 
@@ -44,13 +44,13 @@ class _Size(NamedTuple):
     @property
     def too_small(self) -> bool | None:
         """Return whether it fails, and more training would not change that."""
-        return every((self.fails, self.settled))
+        return all_known((self.fails, self.settled))
 
     @property
     def text(self) -> str:
         """Return its accuracy, in words."""
-        rise = estimate(points_of(self.gain))
-        return f"{percent(self.accuracy)} at hidden = {self.hidden} ({rise} points gained)"
+        rise = format_estimate(points_of(self.gain))
+        return f"{format_percent(self.accuracy)} at hidden = {self.hidden} ({rise} points gained)"
 
 
 def _sizes(table: pd.DataFrame) -> list[_Size]:
@@ -75,8 +75,8 @@ def _sizes(table: pd.DataFrame) -> list[_Size]:
                 int(str(hidden)),
                 accuracy[best],
                 gain,
-                exists(past(one, SOLVED, above=True) for one in accuracy.values()),
-                every(past(one, SOLVED, above=False) for one in accuracy.values()),
+                any_known(is_beyond(one, SOLVED, above=True) for one in accuracy.values()),
+                all_known(is_beyond(one, SOLVED, above=False) for one in accuracy.values()),
                 is_settled(gain, accuracy[best], CHANCE),
                 len(rates) > 1 and best in (rates[0], rates[-1]),
             )
@@ -84,7 +84,7 @@ def _sizes(table: pd.DataFrame) -> list[_Size]:
     return found
 
 
-def capacity(whole: Whole) -> Reading:
+def capacity(whole: WholeTable) -> Finding:
     """Judge whether the smallest fixed vector is too small while a larger one answers."""
     table = last_step(whole.table)
     sizes = _sizes(table)
@@ -99,12 +99,12 @@ def capacity(whole: Whole) -> Reading:
             f"the fixed vector of {small.hidden} units is still rising, or has learnt nothing, "
             f"after {steps} training steps: {small.text}"
         )
-    answers = exists(one.answers for one in larger)
+    answers = any_known(one.answers for one in larger)
     if answers is False and not all(one.too_small for one in sizes):
         raise MissingError(
             f"no fixed vector answers in {steps} training steps, and not all of them have settled"
         )
-    holds = every((small.too_small, answers))
+    holds = all_known((small.too_small, answers))
     first = next((one for one in larger if one.answers), max(larger, key=lambda x: x.accuracy.mean))
     chance = next(iter(curves_of(table, UNASKED.name, "length")["fixed"].values()))
     rising = [str(one.hidden) for one in sizes if one.fails and one.settled is False]
@@ -124,17 +124,17 @@ def capacity(whole: Whole) -> Reading:
     ]
     verb = "is" if holds else "is not" if holds is False else "may be"
     beside = (
-        "less than" if past(small.accuracy, chance.mean, above=False) else "no surer than"
-    ) if not past(small.accuracy, chance.mean, above=True) else "more than"  # fmt: skip
-    return Reading(
+        "less than" if is_beyond(small.accuracy, chance.mean, above=False) else "no surer than"
+    ) if not is_beyond(small.accuracy, chance.mean, above=True) else "more than"  # fmt: skip
+    return Finding(
         holds,
         f"right answers after {steps} steps: {', '.join(one.text for one in sizes)}; the most "
-        f"frequent value {percent(chance)}",
+        f"frequent value {format_percent(chance)}",
         f"Size {verb} what a small fixed vector lacks: with {small.hidden} units it answers "
-        f"{percent(small.accuracy)} of questions about {length} pairs, {beside} the most frequent "
-        f"value of a sequence would ({percent(chance)}), and the second half of {steps} training "
-        f"steps adds {estimate(points_of(small.gain))} points; with "
-        f"{first.hidden} units it answers {percent(first.accuracy)}.",
+        f"{format_percent(small.accuracy)} of questions about {length} pairs, {beside} the most "
+        f"frequent value of a sequence would ({format_percent(chance)}), and the second half of "
+        f"{steps} training steps adds {format_estimate(points_of(small.gain))} points; with "
+        f"{first.hidden} units it answers {format_percent(first.accuracy)}.",
         f"accuracy of the fixed vector at hidden = {small.hidden}",
         small.accuracy,
         abs(small.accuracy.mean - SOLVED),
@@ -156,6 +156,6 @@ CLAIMS = (
         "answers or is still rising, or where none answers and some have not settled.",
         "capacity-hidden",
         capacity,
-        subjects=readings.parts("length"),
+        evidence=findings.parts("length"),
     ),
 )

@@ -1,8 +1,8 @@
 """Judge the claim about the fixed vector."""
 
-from sqrtdk.claims import readings
+from sqrtdk.claims import findings
 from sqrtdk.claims.claim import Claim
-from sqrtdk.claims.readings import Reading
+from sqrtdk.claims.findings import Finding
 from sqrtdk.experiments.encoder_decoder.judging import (
     SETTLED,
     curves_of,
@@ -13,11 +13,11 @@ from sqrtdk.experiments.encoder_decoder.judging import (
 )
 from sqrtdk.experiments.encoder_decoder.measure import GAIN, SOLVED, UNASKED
 from sqrtdk.experiments.encoder_decoder.model import READERS
-from sqrtdk.stats.curves import past
-from sqrtdk.stats.decisions import every, exists
+from sqrtdk.stats.curves import is_beyond
+from sqrtdk.stats.decisions import all_known, any_known
 from sqrtdk.stats.intervals import MissingError
-from sqrtdk.stats.series import Whole
-from sqrtdk.stats.wording import percent
+from sqrtdk.stats.series import WholeTable
+from sqrtdk.stats.wording import format_percent
 
 LONG = 16
 """Source length at which a fixed vector must fail; a grid that ends below cannot refute it."""
@@ -26,7 +26,7 @@ LONG = 16
 # Source length
 
 
-def bottleneck(whole: Whole) -> Reading:
+def bottleneck(whole: WholeTable) -> Finding:
     """Judge whether the fixed vector fails at the longest source, and attention does not."""
     table = last_step(whole.table)
     curves = curves_of(table, "accuracy", "length")
@@ -37,16 +37,18 @@ def bottleneck(whole: Whole) -> Reading:
         raise MissingError("the run has no reader with attention")
     fixed, longest, steps = curves["fixed"], max(curves["fixed"]), int(table["step"].max())
     end = fixed[longest]
-    fails = past(end, SOLVED, above=False)
+    fails = is_beyond(end, SOLVED, above=False)
     if fails is False and longest < LONG:
         raise MissingError(
-            f"the fixed vector answers {percent(end)} at length = {longest}, the longest; longer "
-            "sources may differ"
+            f"the fixed vector answers {format_percent(end)} at length = {longest}, the longest; "
+            "longer sources may differ"
         )
-    solved = {name: past(curve[longest], SOLVED, above=True) for name, curve in attention.items()}
+    solved = {
+        name: is_beyond(curve[longest], SOLVED, above=True) for name, curve in attention.items()
+    }
     gains = curves_of(table, GAIN.name, "length")
     chance = unasked["fixed"][longest]
-    if exists(solved.values()) is False and not all(
+    if any_known(solved.values()) is False and not all(
         is_settled(gains.get(name, {}).get(longest), curve[longest], chance.high)
         for name, curve in attention.items()
     ):
@@ -54,9 +56,9 @@ def bottleneck(whole: Whole) -> Reading:
             f"no attention answers at length = {longest} after {steps} training steps, and they "
             "may not be trained yet"
         )
-    holds = every((fails, exists(solved.values())))
+    holds = all_known((fails, any_known(solved.values())))
     best = max(attention, key=lambda name: (attention[name][longest].mean, READERS.index(name)))
-    short = [length for length, value in fixed.items() if past(value, SOLVED, above=True)]
+    short = [length for length, value in fixed.items() if is_beyond(value, SOLVED, above=True)]
     without = [name for name, state in solved.items() if state is False]
     unsure = [name for name, state in solved.items() if state is None]
     gain = gains.get("fixed", {}).get(longest)
@@ -71,15 +73,16 @@ def bottleneck(whole: Whole) -> Reading:
         *([f"not with {' and '.join(without)}"] if holds and without else []),
         *([f"undecided with {' and '.join(unsure)}"] if holds and unsure else []),
     ]
-    text = ", ".join(f"{name} {percent(curve[longest])}" for name, curve in curves.items())
+    text = ", ".join(f"{name} {format_percent(curve[longest])}" for name, curve in curves.items())
     verb = "removes" if holds else "does not remove"
-    return Reading(
+    return Finding(
         holds,
-        f"right answers at length = {longest}: {text}; the most frequent value {percent(chance)}",
+        f"right answers at length = {longest}: {text}; the most frequent value "
+        f"{format_percent(chance)}",
         f"Attention {verb} the bottleneck: at length = {longest}, after {steps} training steps, "
-        f"the fixed vector answers {percent(end)} rightly, where the most frequent value of a "
-        f"sequence is right for {percent(chance)}; with {best} attention it is "
-        f"{percent(attention[best][longest])}.",
+        f"the fixed vector answers {format_percent(end)} rightly, where the most frequent value of "
+        f"a sequence is right for {format_percent(chance)}; with {best} attention it is "
+        f"{format_percent(attention[best][longest])}.",
         f"accuracy of the fixed vector at length = {longest}",
         end,
         abs(end.mean - SOLVED),
@@ -101,6 +104,6 @@ CLAIMS = (
         "lacks, or may only not be trained yet.",
         "encoder_decoder-length",
         bottleneck,
-        subjects=readings.parts("hidden", "d_k", "learning_rate"),
+        evidence=findings.parts("hidden", "d_k", "learning_rate"),
     ),
 )

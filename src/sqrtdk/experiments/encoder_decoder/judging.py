@@ -6,10 +6,10 @@ from typing import Any
 import pandas as pd
 
 from sqrtdk.experiments.encoder_decoder.recall import N_VALUES
-from sqrtdk.stats.curves import past
-from sqrtdk.stats.decisions import every
+from sqrtdk.stats.curves import is_beyond
+from sqrtdk.stats.decisions import all_known
 from sqrtdk.stats.intervals import Estimate, MissingError
-from sqrtdk.stats.wording import estimate
+from sqrtdk.stats.wording import format_estimate
 
 CHANCE = 1 / N_VALUES
 """Accuracy of an answer that does not use its sequence."""
@@ -47,12 +47,14 @@ def is_settled(gain: Estimate | None, accuracy: Estimate, level: float) -> bool 
     """
     if gain is None:
         return None
-    return every((past(accuracy, level, above=True), past(gain, SETTLED, above=False)))
+    return all_known(
+        (is_beyond(accuracy, level, above=True), is_beyond(gain, SETTLED, above=False))
+    )
 
 
 def why(accuracy: Estimate, gain: Estimate | None, chance: Estimate) -> str:
     """Say why a fixed vector may fail: its size, or too little training."""
-    if past(accuracy, chance.high, above=True) is not True:
+    if is_beyond(accuracy, chance.high, above=True) is not True:
         return (
             "the fixed vector is then no better than the most frequent value, so that it may be "
             "too small or only not trained yet"
@@ -66,7 +68,7 @@ def added(gain: Estimate | None) -> str:
     """Describe the gain of the second half of training."""
     if gain is None:
         return ""
-    return f", the second half of which adds {estimate(points_of(gain))} percentage points"
+    return f", the second half of which adds {format_estimate(points_of(gain))} percentage points"
 
 
 def points_of(share: Estimate) -> Estimate:

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from sqrtdk.claims.claim import Claim
-from sqrtdk.claims.readings import Reading, few
-from sqrtdk.stats.decisions import beyond, exists
+from sqrtdk.claims.findings import Finding, abbreviate
+from sqrtdk.stats.decisions import any_known, beyond
 from sqrtdk.stats.intervals import Estimate, MissingError
-from sqrtdk.stats.series import Whole
-from sqrtdk.stats.wording import percent
+from sqrtdk.stats.series import WholeTable
+from sqrtdk.stats.wording import format_percent
 
 
 class _Orders(NamedTuple):
@@ -28,7 +28,7 @@ class _Orders(NamedTuple):
         return Estimate(a - b, a_low - b_high, a_high - b_low)
 
 
-def half_precision(whole: Whole) -> Reading:
+def half_precision(whole: WholeTable) -> Finding:
     """Judge whether fewer scores overflow float16 with the scale before the product than after."""
     found = _orders(whole.table, "float16")
     if not found:
@@ -37,15 +37,15 @@ def half_precision(whole: Whole) -> Reading:
     if not overflowing:
         raise MissingError("no float16 score overflows; larger inputs or a larger d_k may")
     states = [beyond(one.saved, 0.0, above=True) for one in overflowing]
-    holds = exists(states)
+    holds = any_known(states)
     deciding = [one for one, state in zip(overflowing, states, strict=True) if state is holds]
     worst = max(deciding, key=lambda one: (one.after.mean, one.d_k))
     at = f"at d_k = {worst.d_k} and inputs of standard deviation {worst.input_sd}"
     text = (
-        f"{percent(worst.after)} of the scores overflow with the scale after, "
-        f"{percent(worst.before)} before"
+        f"{format_percent(worst.after)} of the scores overflow with the scale after, "
+        f"{format_percent(worst.before)} before"
     )
-    return Reading(
+    return Finding(
         holds,
         f"{text}, {at}",
         f"The order {'matters' if holds else 'does not matter'} in float16: {at}, {text} the "
@@ -71,9 +71,9 @@ def _where(float16: Sequence[_Orders], bfloat16: Sequence[_Orders]) -> str:
     text = (
         "in kernels that store the product in half precision; those that keep it in float32 "
         f"overflow in neither order; where float16 scores overflow, at "
-        f"{' and '.join(few(some, 'sizes'))}"
+        f"{' and '.join(abbreviate(some, 'sizes'))}"
     )
-    return text + (f"; none overflow {' and '.join(few(none, 'sizes'))}" if none else "")
+    return text + (f"; none overflow {' and '.join(abbreviate(none, 'sizes'))}" if none else "")
 
 
 def _orders(table: pd.DataFrame, precision: str) -> list[_Orders]:
@@ -102,6 +102,6 @@ CLAIMS = (
         "precision-errors",
         half_precision,
         source="ours",
-        subjects=lambda _, table: [Whole(table)],
+        evidence=lambda _, table: [WholeTable(table)],
     ),
 )

@@ -4,17 +4,17 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from sqrtdk.claims import readings
+from sqrtdk.claims import findings
 from sqrtdk.claims.claim import Claim
-from sqrtdk.claims.readings import Reading
+from sqrtdk.claims.findings import Finding
 from sqrtdk.experiments.encoder_decoder.judging import SETTLED, last_step
 from sqrtdk.experiments.encoder_decoder.measure import GAIN, SOLVED
 from sqrtdk.experiments.projections.model import PROJECTIONS
-from sqrtdk.stats.curves import past
-from sqrtdk.stats.decisions import every, exists
+from sqrtdk.stats.curves import is_beyond
+from sqrtdk.stats.decisions import all_known, any_known
 from sqrtdk.stats.intervals import Estimate, MissingError
-from sqrtdk.stats.series import Whole
-from sqrtdk.stats.wording import percent
+from sqrtdk.stats.series import WholeTable
+from sqrtdk.stats.wording import format_percent
 
 # Projections
 
@@ -35,7 +35,8 @@ class _Head(NamedTuple):
     @property
     def text(self) -> str:
         """Return its accuracy and weight, in words."""
-        return f"{percent(self.accuracy)} with {percent(self.weight)} of the weight on the item"
+        weight = format_percent(self.weight)
+        return f"{format_percent(self.accuracy)} with {weight} of the weight on the item"
 
 
 def _heads(table: pd.DataFrame) -> dict[str, _Head]:
@@ -51,14 +52,14 @@ def _heads(table: pd.DataFrame) -> dict[str, _Head]:
         found[str(name)] = _Head(
             accuracy[best],
             by["asked_weight"][best],
-            exists(past(one, SOLVED, above=True) for one in accuracy.values()),
-            every(past(one, SOLVED, above=False) for one in accuracy.values()),
-            past(gain, SETTLED, above=False) if gain else None,
+            any_known(is_beyond(one, SOLVED, above=True) for one in accuracy.values()),
+            all_known(is_beyond(one, SOLVED, above=False) for one in accuracy.values()),
+            is_beyond(gain, SETTLED, above=False) if gain else None,
         )
     return found
 
 
-def projections(whole: Whole) -> Reading:
+def projections(whole: WholeTable) -> Finding:
     """Judge whether a head without a projection of its own fails. Raises MissingError."""
     table = last_step(whole.table)
     steps = int(table["step"].max())
@@ -77,8 +78,8 @@ def projections(whole: Whole) -> Reading:
         )
     if any(one.fails and one.settled is False for one in others):
         raise MissingError(f"a head is still learning after {steps} training steps")
-    holds = every(
-        False if one.answers else every((one.fails, one.settled or None)) for one in others
+    holds = all_known(
+        False if one.answers else all_known((one.fails, one.settled or None)) for one in others
     )
     shared, identity = others
     same = _heads(rest) if len(rest := table[table["relation"] == "same"]) else {}
@@ -92,14 +93,15 @@ def projections(whole: Whole) -> Reading:
         ),
     ]
     verb = "needs" if holds else "does not need" if holds is False else "may need"
-    return Reading(
+    return Finding(
         holds,
         f"right answers: separate {separate.text}; shared_qk {shared.text}; identity_v "
         f"{identity.text}",
         f"Each of the three {verb} its own projection: after {steps} training steps the head with "
-        f"W_q, W_k and W_v answers {percent(separate.accuracy)} of turned queries rightly; with "
-        f"W_q = W_k it is {percent(shared.accuracy)}, with {percent(shared.weight)} of the weight "
-        f"on the item that is asked for; with W_v = I it is {percent(identity.accuracy)}.",
+        f"W_q, W_k and W_v answers {format_percent(separate.accuracy)} of turned queries rightly; "
+        f"with W_q = W_k it is {format_percent(shared.accuracy)}, with "
+        f"{format_percent(shared.weight)} of the weight on the item that is asked for; with W_v = "
+        f"I it is {format_percent(identity.accuracy)}.",
         "accuracy with W_q = W_k"
         if shared.accuracy.mean > identity.accuracy.mean
         else "accuracy with W_v = I",
@@ -123,6 +125,6 @@ CLAIMS = (
         "where the head with three projections does not answer, or the others are still rising.",
         "projections-accuracy",
         projections,
-        subjects=readings.parts("d_k", "n_k", "batch_size"),
+        evidence=findings.parts("d_k", "n_k", "batch_size"),
     ),
 )

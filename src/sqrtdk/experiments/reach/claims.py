@@ -1,8 +1,8 @@
 """Judge the claims about how far gradients reach."""
 
-from sqrtdk.claims import readings
+from sqrtdk.claims import findings
 from sqrtdk.claims.claim import Claim
-from sqrtdk.claims.readings import Reading
+from sqrtdk.claims.findings import Finding
 from sqrtdk.experiments.encoder_decoder.judging import (
     CHANCE,
     SETTLED,
@@ -12,11 +12,11 @@ from sqrtdk.experiments.encoder_decoder.judging import (
     need,
 )
 from sqrtdk.experiments.encoder_decoder.measure import GAIN, SOLVED
-from sqrtdk.stats.curves import past
-from sqrtdk.stats.decisions import every, exists
+from sqrtdk.stats.curves import is_beyond
+from sqrtdk.stats.decisions import all_known, any_known
 from sqrtdk.stats.intervals import Estimate, MissingError
-from sqrtdk.stats.series import Whole
-from sqrtdk.stats.wording import estimate, percent
+from sqrtdk.stats.series import WholeTable
+from sqrtdk.stats.wording import format_estimate, format_percent
 
 REACH = ("length", "hidden", "d_k", "learning_rate")
 """Axes of the reach experiment; its claims are judged for each combination of them."""
@@ -29,7 +29,7 @@ the second as vanished."""
 # Reach
 
 
-def _reach(whole: Whole, stage: str, metric: str) -> dict[str, dict[int, Estimate]]:
+def _reach(whole: WholeTable, stage: str, metric: str) -> dict[str, dict[int, Estimate]]:
     table = whole.table[whole.table["stage"] == stage]
     found = curves_of(table, metric, "distance")
     need(found, "fixed")
@@ -40,10 +40,10 @@ def _reach(whole: Whole, stage: str, metric: str) -> dict[str, dict[int, Estimat
 
 def _share(decades: Estimate) -> str:
     """Convert a loss in decades to the remaining share of a norm, in words."""
-    return estimate(Estimate(*(10.0**x for x in decades)))
+    return format_estimate(Estimate(*(10.0**x for x in decades)))
 
 
-def reach(whole: Whole) -> Reading:
+def reach(whole: WholeTable) -> Finding:
     """Judge whether the derivative through attention is as large at large distance as at small."""
     stages = {
         stage: _reach(whole, stage, "relative_log10_norm") for stage in ("initial", "trained")
@@ -60,15 +60,15 @@ def reach(whole: Whole) -> Reading:
     }
     if not attention:
         raise MissingError("the run has no reader with attention")
-    lost = past(fixed["initial"], DECADE, above=False)
+    lost = is_beyond(fixed["initial"], DECADE, above=False)
     if lost is not True:
         raise MissingError(
             f"over {far} pairs the fixed vector keeps {_share(fixed['initial'])} of its reach too"
         )
-    holds = every(past(value, DECADE, above=True) for value in attention.values())
+    holds = all_known(is_beyond(value, DECADE, above=True) for value in attention.values())
     (worst, stage), least = min(attention.items(), key=lambda item: item[1].mean)
     verb = "reaches" if holds else "does not reach"
-    return Reading(
+    return Finding(
         holds,
         f"over {far} pairs attention keeps at least {_share(least)} ({worst}, {stage}), the fixed "
         f"vector {_share(fixed['initial'])} before training and {_share(fixed['trained'])} after",
@@ -81,18 +81,18 @@ def reach(whole: Whole) -> Reading:
     )
 
 
-def vanishing(whole: Whole) -> Reading:
+def vanishing(whole: WholeTable) -> Finding:
     """Judge whether the trained fixed vector answers exactly what its gradient reaches."""
     kept = _reach(whole, "trained", "relative_log10_norm")["fixed"]
     right = _reach(whole, "trained", "accuracy")["fixed"]
     before = _reach(whole, "initial", "relative_log10_norm")["fixed"]
     trained = whole.table[whole.table["stage"] == "trained"]
     gains = curves_of(trained, GAIN.name, "distance").get("fixed", {})
-    states = {d: past(value, GONE, above=True) for d, value in kept.items()}
+    states = {d: is_beyond(value, GONE, above=True) for d, value in kept.items()}
     near = [d for d, state in states.items() if state is True]
     # A norm that is 0 with every seed has no logarithm, and no row.
-    beyond = exists(past(kept[d], GONE, above=False) if d in kept else True for d in right)
-    answers = {past(right[d], SOLVED, above=True) for d in near}
+    beyond = any_known(is_beyond(kept[d], GONE, above=False) if d in kept else True for d in right)
+    answers = {is_beyond(right[d], SOLVED, above=True) for d in near}
     steps = int(whole.settings["steps"])
     if {True, False} <= answers:
         # Neither holds, and more seeds would not change that.
@@ -107,19 +107,19 @@ def vanishing(whole: Whole) -> Reading:
             f"after {steps} training steps the fixed vector may still be learning, so that what it "
             "does not answer may only not be trained"
         )
-    holds = False if answers == {False} else every((*answers, beyond))
+    holds = False if answers == {False} else all_known((*answers, beyond))
     far, best = max(near), max(right.values(), key=lambda value: value.mean)
     everywhere = "reaches every distance," if len(near) == len(right) else "reaches"
     start = _share(before[far]) if far in before else "0"
-    return Reading(
+    return Finding(
         holds,
         f"{far} pairs back the norm is {start} of the last one before training and "
-        f"{_share(kept[far])} after, the accuracy {percent(right[far])} there and at best "
-        f"{percent(best)}",
+        f"{_share(kept[far])} after, the accuracy {format_percent(right[far])} there and at best "
+        f"{format_percent(best)}",
         f"Reach is {'' if holds else 'not '}what the fixed vector lacks: after {steps} training "
         f"steps its gradient {everywhere} {far} pairs back with {_share(kept[far])} of its last "
-        f"norm ({start} before training), and it answers {percent(best)} rightly at the best "
-        "distance.",
+        f"norm ({start} before training), and it answers {format_percent(best)} rightly at the "
+        "best distance.",
         "best accuracy of the trained fixed vector at any distance",
         best,
         abs(best.mean - SOLVED),
@@ -137,7 +137,7 @@ CLAIMS = (
         "attention.",
         "reach-distance",
         reach,
-        subjects=readings.parts(*REACH),
+        evidence=findings.parts(*REACH),
     ),
     Claim(
         "vanishing",
@@ -154,6 +154,6 @@ CLAIMS = (
         "reach-distance",
         vanishing,
         source="ours",
-        subjects=readings.parts(*REACH),
+        evidence=findings.parts(*REACH),
     ),
 )

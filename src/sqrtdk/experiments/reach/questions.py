@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from sqrtdk.claims import readings
+from sqrtdk.claims import findings
 from sqrtdk.claims.question import Question
 from sqrtdk.experiments.reach.claims import REACH, reach
 from sqrtdk.stats.intervals import MissingError
@@ -22,7 +22,7 @@ PATH = (
 def long_range(table: pd.DataFrame) -> str:
     """Say how attention relates distant positions, next to a recurrent network's last state."""
     found = []
-    for part in readings.parts(*REACH)({}, table):
+    for part in findings.parts(*REACH)({}, table):
         try:
             found.append(reach(part))
         except MissingError as reason:

@@ -6,17 +6,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from sqrtdk.claims import readings
+from sqrtdk.claims import findings
 from sqrtdk.claims.claim import Claim
-from sqrtdk.claims.readings import (
+from sqrtdk.claims.findings import (
+    CHAPTER_D_K,
     FACTOR,
     FAR,
-    HEAD,
     ROUNDING,
     SELECTS,
     STABLE,
+    Finding,
     Grading,
-    Reading,
     beginning,
     is_later,
     join,
@@ -25,10 +25,10 @@ from sqrtdk.claims.readings import (
 )
 from sqrtdk.experiments.related import cosines
 from sqrtdk.stats.curves import Curve, crossing, last, relative_range
-from sqrtdk.stats.decisions import LARGE, beyond, every, need_large, up_to
+from sqrtdk.stats.decisions import MIN_DECISIVE_D_K, all_known, beyond, need_large, up_to
 from sqrtdk.stats.intervals import Estimate, MissingError
-from sqrtdk.stats.series import Arm, Series, Whole, scaled_arm, series_of, unscaled_arm
-from sqrtdk.stats.wording import estimate, number, percent
+from sqrtdk.stats.series import Arm, Series, WholeTable, scaled_arm, series_of, unscaled_arm
+from sqrtdk.stats.wording import format_estimate, format_number, format_percent
 
 
 def matched(settings: Mapping[str, Any], table: pd.DataFrame) -> list[Series]:
@@ -40,7 +40,7 @@ def matched(settings: Mapping[str, Any], table: pd.DataFrame) -> list[Series]:
     ]
 
 
-def gradients_matched(series: Series) -> Reading:
+def gradients_matched(series: Series) -> Finding:
     """Judge the share of queries without a gradient, with and without scaling, if each has a match.
 
     A share is bounded, so one seed cannot dominate it, unlike a mean of norms.
@@ -52,33 +52,34 @@ def gradients_matched(series: Series) -> Reading:
     off, on = ({d_k: curve[d_k] for d_k in common} for curve in shares.values())
     d_k, end = last(on)
     first, second = crossing(off, 0.5), crossing(on, 0.5)
-    holds = every((*(beyond(last(x)[1], 0.5, above=True) for x in (off, on)), is_later(off, on)))
+    holds = all_known(
+        (*(beyond(last(x)[1], 0.5, above=True) for x in (off, on)), is_later(off, on))
+    )
     if holds is False:
-        need_large(on, f"{percent(end)} of the queries have no gradient with √d_k")
+        need_large(on, f"{format_percent(end)} of the queries have no gradient with √d_k")
     verb = "saturates" if holds else "does not saturate"
-    at = HEAD if HEAD in common else common[0]
+    at = CHAPTER_D_K if CHAPTER_D_K in common else common[0]
     try:
         rms = series.ratio("grad_q_rms").get(at)
     except MissingError:
         rms = None
     beside = (
-        f" At d_k = {at} the root mean square without scaling is {estimate(rms, ' times')} that "
-        "with it."
+        f" At d_k = {at} the root mean square without scaling is {format_estimate(rms, ' times')} "
+        "that with it."
         if rms
         else ""
     )
     where = (
         f" More than half of the queries get a gradient below 0.001 {beginning(first, off)} "
-        f"without "
-        f"scaling, and {beginning(second, on)} with it."
+        f"without scaling, and {beginning(second, on)} with it."
         if holds
-        else f" At d_k = {d_k} {percent(last(off)[1])} of the queries get a gradient below 0.001 "
-        f"without scaling, and {percent(end)} with it."
+        else f" At d_k = {d_k} {format_percent(last(off)[1])} of the queries get a gradient below "
+        f"0.001 without scaling, and {format_percent(end)} with it."
     )
-    return Reading(
+    return Finding(
         holds,
-        f"gradient below 0.001 at d_k = {d_k}: {percent(last(off)[1])} of the queries without "
-        f"scaling, {percent(end)} with it"
+        f"gradient below 0.001 at d_k = {d_k}: {format_percent(last(off)[1])} of the queries "
+        f"without scaling, {format_percent(end)} with it"
         + (
             f"; half of them {beginning(first, off)}, and {beginning(second, on)} with it"
             * bool(holds)
@@ -94,15 +95,15 @@ def gradients_matched(series: Series) -> Reading:
 # Related vectors: the keys that attention selects
 
 
-def inverse(series: Series) -> Reading:
+def inverse(series: Series) -> Finding:
     """Judge the range of the entropy over d_k with 1/d_k, and the weight of the match."""
     entropy, weight = (series.curve("inverse", x) for x in ("entropy_nats", "match_weight"))
     moved, stays = steadiness(entropy)
     d_k, end = last(weight)
     selects = beyond(end, SELECTS, above=True)
-    holds = every((stays, selects))
+    holds = all_known((stays, selects))
     if selects is False:
-        need_large(weight, f"the match has the weight {number(end.mean)}")
+        need_large(weight, f"the match has the weight {format_number(end.mean)}")
     over = f"d_k = {min(entropy)} to {max(entropy)}"
     beside = []
     others: tuple[tuple[Arm, str], ...] = (
@@ -115,19 +116,19 @@ def inverse(series: Series) -> Reading:
             chosen = series.curve(arm, "match_weight")[d_k]
         except (MissingError, KeyError):
             continue
-        beside.append(f"with {name} {estimate(chosen)} and {percent(range_of)}")
+        beside.append(f"with {name} {format_estimate(chosen)} and {format_percent(range_of)}")
     also = f" For comparison: {'; '.join(beside)}." if beside else ""
     there = "stays where it is" if stays else "does not stay where it is"
     finds = "finds the match" if selects else "selects nothing"
     joint = "and" if stays is selects else "but"
-    equal = number(1 / series.n_k)
-    return Reading(
+    equal = format_number(1 / series.n_k)
+    return Finding(
         holds,
-        f"weight of the match {estimate(end)} at d_k = {d_k} (equal share {equal}), range of the "
-        f"entropy {percent(moved)} over {over}",
-        f"Divided by d_k, attention {there}, {joint} it {finds}: at d_k = {d_k} the match has "
-        f"the weight {estimate(end)}, where an equal share is {equal}, and over {over} the entropy "
-        f"moves by {percent(moved)} of its highest value.{also}",
+        f"weight of the match {format_estimate(end)} at d_k = {d_k} (equal share {equal}), range "
+        f"of the entropy {format_percent(moved)} over {over}",
+        f"Divided by d_k, attention {there}, {joint} it {finds}: at d_k = {d_k} the match has the "
+        f"weight {format_estimate(end)}, where an equal share is {equal}, and over {over} the "
+        f"entropy moves by {format_percent(moved)} of its highest value.{also}",
         f"weight of the match with 1/d_k at d_k = {d_k}",
         end,
         abs(SELECTS - end.mean),
@@ -156,7 +157,7 @@ def gradings(settings: Mapping[str, Any], table: pd.DataFrame) -> list[Grading]:
     return result
 
 
-def graded(one: Grading) -> Reading:
+def graded(one: Grading) -> Finding:
     """Judge the weight of a key with half of the match's cosine, at the chapter's d_k."""
     found = sorted({cosine for arm, _, cosine in one.curves if arm == "scaled"})
     if not found:
@@ -166,12 +167,12 @@ def graded(one: Grading) -> Reading:
     match = found[-1]
     some = min(found[1:-1], key=lambda cosine: abs(cosine - match / 2))
     heard = one.curve("scaled", "heard", some)
-    sizes = [d_k for d_k in heard if d_k >= HEAD]
+    sizes = [d_k for d_k in heard if d_k >= CHAPTER_D_K]
     if not sizes:
-        raise MissingError(f"the run has no d_k of {HEAD} or more")
+        raise MissingError(f"the run has no d_k of {CHAPTER_D_K} or more")
     at = sizes[0]
     best, weight, none = (one.curve("scaled", "weight", x)[at] for x in (match, some, 0.0))
-    holds = every(
+    holds = all_known(
         (
             beyond(heard[at], 0.5, above=True),
             less(weight, best),
@@ -180,36 +181,37 @@ def graded(one: Grading) -> Reading:
     )
     try:
         off = one.curve("unscaled", "heard", some)[at]
-        without = f"without scaling {percent(off)}"
+        without = f"without scaling {format_percent(off)}"
     except (MissingError, KeyError):
         without = ""
     ends = {d_k: heard[d_k] for d_k in sizes}
     lost = [d_k for d_k in sizes if beyond(heard[d_k], 0.5, above=True) is not True]
     until = crossing(ends, 0.5) if lost else None
     verb = "make" if holds else "do not make"
-    return Reading(
+    return Finding(
         holds,
-        f"at d_k = {at} cosine {some:g} gets {estimate(weight)}, the match ({match:g}) "
-        f"{estimate(best)}, an unrelated key {estimate(none)}; {percent(heard[at])} of the "
-        f"queries give it an equal share or more{f', {without}' if without else ''}",
+        f"at d_k = {at} cosine {some:g} gets {format_estimate(weight)}, the match ({match:g}) "
+        f"{format_estimate(best)}, an unrelated key {format_estimate(none)}; "
+        f"{format_percent(heard[at])} of the queries give it an equal share or "
+        f"more{f', {without}' if without else ''}",
         f"Keys that are related a little {verb} a small contribution: at d_k = {at}, with 1/√d_k, "
-        f"a key of cosine {some:g} gets the weight {estimate(weight)}, between the match of cosine "
-        f"{match:g} with {estimate(best)} and unrelated keys with {estimate(none)}. "
-        f"{percent(heard[at])} of the queries give it at least an equal share, 1/n_k"
-        + (f"; {without}." if without else "."),
+        f"a key of cosine {some:g} gets the weight {format_estimate(weight)}, between the match of "
+        f"cosine {match:g} with {format_estimate(best)} and unrelated keys with "
+        f"{format_estimate(none)}. {format_percent(heard[at])} of the queries give it at least an "
+        "equal share, 1/n_k" + (f"; {without}." if without else "."),
         f"share of queries that hear a key of cosine {some:g} at d_k = {at}",
         heard[at],
         abs(heard[at].mean - 0.5),
         join(
-            f"tried from d_k = {at} on only" if at > FACTOR * HEAD else "",
-            f"up to d_k ≈ {estimate(until)}" if until else "",
+            f"tried from d_k = {at} on only" if at > FACTOR * CHAPTER_D_K else "",
+            f"up to d_k ≈ {format_estimate(until)}" if until else "",
             f"not surely at d_k = {lost[0]}" if lost and not until else "",
             up_to(heard),
         ),
     )
 
 
-def average(whole: Whole) -> Reading:
+def average(whole: WholeTable) -> Finding:
     """Judge how far sums of weights are from 1, and outputs outside the range of the values."""
     table = whole.table[whole.table["metric"].isin(["weight_sum_error", "output_excess"])]
     if table.empty:
@@ -224,15 +226,15 @@ def average(whole: Whole) -> Reading:
     )
     holds = worst <= ROUNDING
     cells = len(table) // 2
-    return Reading(
+    return Finding(
         holds,
         f"over {cells} combinations of sizes, input laws and scale rules the weights miss a sum of "
-        f"1 by at most {number(sums)}, and outputs leave the range of the values by at most "
-        f"{number(excess)}",
+        f"1 by at most {format_number(sums)}, and outputs leave the range of the values by at most "
+        f"{format_number(excess)}",
         f"{'All' if holds else 'Not all'} outputs are averages of the values: over {cells} "
         "combinations of sizes, input laws and scale rules the weights of a query miss a sum of 1 "
-        f"by at most {number(sums)}{', which is rounding' if holds else ''}, and outputs leave the "
-        f"range of the values by at most {number(excess)}.",
+        f"by at most {format_number(sums)}{', which is rounding' if holds else ''}, and outputs "
+        f"leave the range of the values by at most {format_number(excess)}.",
         "largest error over n_k eps",
         Estimate(worst),
         abs(ROUNDING - worst),
@@ -244,23 +246,23 @@ CLAIMS = (
         "average",
         "The weights of a query sum to 1, and its output is an average of the values.",
         "True if, in every cell, the weights of all queries sum to 1 and all outputs lie within "
-        f"the range of the values, up to rounding: {readings.ROUNDING} n_k eps. False "
+        f"the range of the values, up to rounding: {findings.ROUNDING} n_k eps. False "
         f"otherwise.",
         "related-entropy",
         average,
-        subjects=lambda _, table: [Whole(table)],
+        evidence=lambda _, table: [WholeTable(table)],
     ),
     Claim(
         "graded",
         "A key that is only tangentially related makes a small contribution.",
-        f"Judged at d_k = {HEAD}, or the next larger d_k of the run, with 1/√d_k, for the key "
-        "whose cosine is closest to half of the match's. True if more than half of the queries "
+        f"Judged at d_k = {CHAPTER_D_K}, or the next larger d_k of the run, with 1/√d_k, for the "
+        "key whose cosine is closest to half of the match's. True if more than half of the queries "
         "give it at least an equal share, 1/n_k, and if its mean weight is above that of unrelated "
-        "keys and below that of the match; false if one of these surely fails. With a condition "
-        "if it is no longer heard at larger d_k.",
+        "keys and below that of the match; false if one of these surely fails. With a condition if "
+        "it is no longer heard at larger d_k.",
         "related-cosines",
         graded,
-        subjects=gradings,
+        evidence=gradings,
         lacking="no input law of the run gives queries several related keys",
         table="cosines",
     ),
@@ -270,12 +272,12 @@ CLAIMS = (
         "True if at the run's largest d_k surely more than half of the queries have a gradient "
         "below 0.001, without scaling and with 1/√d_k, and at some d_k surely more than half "
         "without scaling, but fewer with it; false if one of these surely fails. A run whose "
-        f"largest d_k is below {LARGE} cannot make it false, and makes it true with a condition "
-        "only.",
+        f"largest d_k is below {MIN_DECISIVE_D_K} cannot make it false, and makes it true with a "
+        "condition only.",
         "related-gradients",
         gradients_matched,
         source="ours",
-        subjects=matched,
+        evidence=matched,
         lacking="no input law of the run gives queries a matching key",
     ),
     Claim(
@@ -285,11 +287,11 @@ CLAIMS = (
         f"entropy_nats over d_k differ by less than {100 * STABLE:.0f} % of the largest, and at "
         f"the largest d_k the match has a weight above {SELECTS:g}, more than all other keys "
         f"together. True if both surely hold, false if one surely fails. {FAR}; a weight that is "
-        f"too small makes it false only from d_k = {LARGE} on.",
+        f"too small makes it false only from d_k = {MIN_DECISIVE_D_K} on.",
         "related-entropy",
         inverse,
         source="ours",
-        subjects=matched,
+        evidence=matched,
         lacking="no input law of the run gives queries a matching key",
     ),
 )

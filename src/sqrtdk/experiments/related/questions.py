@@ -5,12 +5,12 @@ from typing import Any
 
 import pandas as pd
 
-from sqrtdk.claims import readings
+from sqrtdk.claims import findings
 from sqrtdk.claims.question import Question
 from sqrtdk.stats.decisions import beyond
 from sqrtdk.stats.intervals import MissingError
 from sqrtdk.stats.series import Series, series_of
-from sqrtdk.stats.wording import estimate
+from sqrtdk.stats.wording import format_estimate
 
 
 def stand_for(series: Sequence[Series]) -> str:
@@ -28,10 +28,10 @@ def stand_for(series: Sequence[Series]) -> str:
         "A query says what is looked for, a key what a position offers, and a value what is "
         "handed over; the weight is how well query and key match. Measured with 1/√d_k at "
         f"d_k = {d_k}, among {matched.n_k} keys: a query without a match gives its best key the "
-        f"weight {estimate(chance[d_k])}; a query with one planted match gives "
-        f"{estimate(found[d_k])}."
+        f"weight {format_estimate(chance[d_k])}; a query with one planted match gives "
+        f"{format_estimate(found[d_k])}."
     )
-    nearly = beyond(found[d_k], readings.ONE_HOT, above=True)
+    nearly = beyond(found[d_k], findings.ONE_HOT, above=True)
     return text + (" The output is then nearly that key's value." if nearly else "")
 
 

@@ -1,17 +1,17 @@
-"""Judge the claims about unrelated vectors: one series of measurements to one reading."""
+"""Judge the claims about unrelated vectors: one series of measurements to one finding."""
 
 from sqrtdk.claims.claim import Claim
-from sqrtdk.claims.readings import (
+from sqrtdk.claims.findings import (
+    CHAPTER_D_K,
     END,
     FACTOR,
     FAR,
-    HEAD,
     LATE,
     LOSS,
     ONE_HOT,
     SLOPE_TOLERANCE,
     STABLE,
-    Reading,
+    Finding,
     at_head,
     beginning,
     half_gone,
@@ -21,62 +21,71 @@ from sqrtdk.claims.readings import (
 )
 from sqrtdk.stats import agreement as stats_agreement
 from sqrtdk.stats.curves import last, relative_range, slope
-from sqrtdk.stats.decisions import LARGE, beyond, every, need_far, need_large, up_to, within
+from sqrtdk.stats.decisions import (
+    MIN_DECISIVE_D_K,
+    all_known,
+    beyond,
+    need_far,
+    need_large,
+    up_to,
+    within,
+)
 from sqrtdk.stats.intervals import Estimate, MissingError
-from sqrtdk.stats.series import Series, Whole
-from sqrtdk.stats.wording import estimate, number, percent
+from sqrtdk.stats.series import Series, WholeTable
+from sqrtdk.stats.wording import format_estimate, format_number, format_percent
 
 # Unrelated vectors: scores, weights
 
 
-def scores_grow(series: Series) -> Reading:
+def scores_grow(series: Series) -> Finding:
     """Judge the slope of ln logit_std on ln d_k without scaling: 1/2 for a sum of random terms."""
     curve = series.curve("unscaled", "logit_std")
     need_far(curve)
     fitted = slope(curve)
     d_k, end = last(curve)
-    return Reading(
+    return Finding(
         within(fitted, 0.5 - SLOPE_TOLERANCE, 0.5 + SLOPE_TOLERANCE),
-        f"exponent {estimate(fitted)}, standard deviation {estimate(end)} at d_k = {d_k}",
-        f"The standard deviation of the dot products grows as d_k to the power {estimate(fitted)}; "
-        "√d_k is the power 0.5.",
+        f"exponent {format_estimate(fitted)}, standard deviation {format_estimate(end)} at d_k = "
+        f"{d_k}",
+        "The standard deviation of the dot products grows as d_k to the power "
+        f"{format_estimate(fitted)}; √d_k is the power 0.5.",
         "fitted exponent of d_k",
         fitted,
         SLOPE_TOLERANCE - abs(fitted.mean - 0.5),
     )
 
 
-def scores_stable(series: Series) -> Reading:
+def scores_stable(series: Series) -> Finding:
     """Judge the range over d_k of the standard deviation of the scaled scores."""
     curve = series.curve("scaled", "logit_std")
     moved, holds = steadiness(curve)
     low, high = (f(curve.items(), key=lambda item: item[1].mean) for f in (min, max))
     over = f"d_k = {min(curve)} to {max(curve)}"
     verb = "stay" if holds else "do not stay"
-    return Reading(
+    return Finding(
         holds,
-        f"range {percent(moved)} of the largest standard deviation over {over}",
+        f"range {format_percent(moved)} of the largest standard deviation over {over}",
         f"Divided by √d_k, the scores {verb} in one range: over {over} their standard deviation is "
-        f"between {estimate(low[1])} and {estimate(high[1])}.",
+        f"between {format_estimate(low[1])} and {format_estimate(high[1])}.",
         "relative range of logit_std with scaling",
         moved,
         abs(STABLE - moved.mean),
     )
 
 
-def saturation(series: Series) -> Reading:
+def saturation(series: Series) -> Finding:
     """Judge the unscaled entropy over its largest value, at the largest d_k, against a half."""
     curve = series.curve("unscaled", "entropy_normalized")
     holds, onset, condition = reaches(curve, 0.5, above=False, what="entropy_normalized")
     d_k, end = last(curve)
     _, keys = last(series.curve("unscaled", "effective_keys"))
     verb = "saturates" if holds else "does not saturate"
-    return Reading(
+    return Finding(
         holds,
-        f"{percent(end)} of ln n_k at d_k = {d_k}, {estimate(keys)} effective keys"
+        f"{format_percent(end)} of ln n_k at d_k = {d_k}, {format_estimate(keys)} effective keys"
         + (f", below half {beginning(onset, curve)}" if holds else ""),
         f"Without scaling, large d_k {verb} the softmax: at d_k = {d_k} the attention weights keep "
-        f"{percent(end)} of the largest possible entropy.",
+        f"{format_percent(end)} of the largest possible entropy.",
         f"entropy_normalized without scaling at d_k = {d_k}",
         end,
         abs(end.mean - 0.5),
@@ -84,19 +93,19 @@ def saturation(series: Series) -> Reading:
     )
 
 
-def one_hot(series: Series) -> Reading:
+def one_hot(series: Series) -> Finding:
     """Judge the unscaled largest weight at the largest d_k, against 0.9."""
     curve = series.curve("unscaled", "max_weight")
     holds, onset, condition = reaches(curve, ONE_HOT, above=True, what="max_weight")
     (d_head, head), (d_k, end) = at_head(curve), last(curve)
-    also = f"{estimate(head)} at d_k = {d_head}, " if d_head != d_k else ""
+    also = f"{format_estimate(head)} at d_k = {d_head}, " if d_head != d_k else ""
     verb = "become" if holds else "do not become"
-    return Reading(
+    return Finding(
         holds,
-        f"{also}{estimate(end)} at d_k = {d_k}"
+        f"{also}{format_estimate(end)} at d_k = {d_k}"
         + (f", above {ONE_HOT} {beginning(onset, curve)}" if holds else ""),
         f"Without scaling the weights {verb} nearly one-hot: the largest weight of a query is on "
-        f"average {also}{estimate(end)} at d_k = {d_k}.",
+        f"average {also}{format_estimate(end)} at d_k = {d_k}.",
         f"max_weight without scaling at d_k = {d_k}",
         end,
         abs(end.mean - ONE_HOT),
@@ -104,27 +113,29 @@ def one_hot(series: Series) -> Reading:
     )
 
 
-def from_64(series: Series) -> Reading:
+def from_64(series: Series) -> Finding:
     """Judge the entropy without scaling over that with it, at every d_k of 64 or more."""
-    curve = {d_k: x for d_k, x in series.ratio("entropy_normalized").items() if d_k >= HEAD}
+    curve = {d_k: x for d_k, x in series.ratio("entropy_normalized").items() if d_k >= CHAPTER_D_K}
     if not curve:
-        raise MissingError(f"the run has no d_k of {HEAD} or more")
-    holds = every(beyond(x, LOSS, above=False) for x in curve.values())
+        raise MissingError(f"the run has no d_k of {CHAPTER_D_K} or more")
+    holds = all_known(beyond(x, LOSS, above=False) for x in curve.values())
     if holds is False:
-        need_large(curve, f"the entropy without scaling is {number(last(curve)[1].mean)} of it")
+        need_large(
+            curve, f"the entropy without scaling is {format_number(last(curve)[1].mean)} of it"
+        )
     off, on = (series.curve(arm, "entropy_normalized") for arm in ("unscaled", "scaled"))
     first = min(curve)
     closest = max(curve, key=lambda d_k: curve[d_k].mean)
-    since = f"tried from d_k = {first} on only" if first > FACTOR * HEAD else ""
+    since = f"tried from d_k = {first} on only" if first > FACTOR * CHAPTER_D_K else ""
     half = half_gone(off, series.n_k)
     verb = "matters" if holds else "does not matter a great deal"
-    return Reading(
+    return Finding(
         holds,
-        f"at d_k = {first} {percent(off[first])} of the possible entropy without scaling, "
-        f"{percent(on[first])} with it" + (f"; half is gone at {half}" if half else ""),
-        f"Scaling {verb} at d_k = {first}: without it {percent(off[first])} of the possible "
-        f"entropy is left, with it {percent(on[first])}."
-        + (f" There is no threshold at {HEAD}: half is gone at {half}." if half else ""),
+        f"at d_k = {first} {format_percent(off[first])} of the possible entropy without scaling, "
+        f"{format_percent(on[first])} with it" + (f"; half is gone at {half}" if half else ""),
+        f"Scaling {verb} at d_k = {first}: without it {format_percent(off[first])} of the possible "
+        f"entropy is left, with it {format_percent(on[first])}."
+        + (f" There is no threshold at {CHAPTER_D_K}: half is gone at {half}." if half else ""),
         f"entropy without scaling over that with it at d_k = {closest}",
         curve[closest],
         abs(curve[closest].mean - LOSS),
@@ -132,22 +143,22 @@ def from_64(series: Series) -> Reading:
     )
 
 
-def stable(series: Series) -> Reading:
+def stable(series: Series) -> Finding:
     """Judge the range of the scaled entropy over d_k, relative to its largest value."""
     curve = series.curve("scaled", "entropy_nats")
     moved, holds = steadiness(curve)
     over = f"d_k = {min(curve)} to {max(curve)}"
     try:
-        without = percent(relative_range(series.curve("unscaled", "entropy_nats")))
+        without = format_percent(relative_range(series.curve("unscaled", "entropy_nats")))
     except MissingError:
         without = ""
     verb = "hardly notices" if holds else "does notice"
-    return Reading(
+    return Finding(
         holds,
-        f"range {percent(moved)} of the largest entropy over {over}"
+        f"range {format_percent(moved)} of the largest entropy over {over}"
         + (f", {without} without scaling" if without else ""),
         f"With √d_k the softmax {verb} d_k: over {over} the highest and the lowest entropy differ "
-        f"by {percent(moved)} of the highest"
+        f"by {format_percent(moved)} of the highest"
         + (f", without scaling by {without}." if without else "."),
         "relative range of entropy_nats with scaling",
         moved,
@@ -158,7 +169,7 @@ def stable(series: Series) -> Reading:
 # Gradients
 
 
-def gradients_typical(series: Series) -> Reading:
+def gradients_typical(series: Series) -> Finding:
     """Judge whether most entries are near zero only without scaling, and the median row is smaller.
 
     One-hot weights have entries near zero by counting, however large the gradient. So the entries
@@ -173,20 +184,20 @@ def gradients_typical(series: Series) -> Reading:
     small, second, later = reaches(
         median, 1.0, above=False, what="the ratio of the median gradients"
     )
-    holds = every((many, alive, small))
+    holds = all_known((many, alive, small))
     d_k, share = at_head(dead)
-    with_scaling = f", with scaling {percent(kept[d_k])}" if d_k in kept else ""
+    with_scaling = f", with scaling {format_percent(kept[d_k])}" if d_k in kept else ""
     crossed = f"the median row is smaller than with scaling {beginning(second, median)}"
     verb = "are" if many else "are not"
     # In a saturated row at most two of the n_k weights matter.
-    counted = percent(Estimate(max(0.0, 1 - 2 / series.n_k)))
-    return Reading(
+    counted = format_percent(Estimate(max(0.0, 1 - 2 / series.n_k)))
+    return Finding(
         holds,
-        f"dead entries {percent(share)} at d_k = {d_k}{with_scaling}"
+        f"dead entries {format_percent(share)} at d_k = {d_k}{with_scaling}"
         + (f", {crossed}" if small else ""),
         f"Without scaling most entries of the gradient at the logits {verb} close to zero: "
-        f"{percent(share)} are below 0.001/n_k at d_k = {d_k}{with_scaling}. Part of that is "
-        f"counting: where only two keys share a query's attention, {counted} of its entries are "
+        f"{format_percent(share)} are below 0.001/n_k at d_k = {d_k}{with_scaling}. Part of that "
+        f"is counting: where only two keys share a query's attention, {counted} of its entries are "
         "zero, however large the others." + (f" As a whole, {crossed}." if small else ""),
         f"share of dead entries without scaling at d_k = {d_end}",
         end,
@@ -196,27 +207,27 @@ def gradients_typical(series: Series) -> Reading:
     )
 
 
-def gradients_rms(series: Series) -> Reading:
+def gradients_rms(series: Series) -> Finding:
     """Judge the root mean squares of the gradients that reach q, k and v, unscaled over scaled."""
     ratios = {x: series.ratio(f"grad_{x}_rms") for x in ("q", "k", "v")}
     common = sorted(set.intersection(*(set(curve) for curve in ratios.values())))
     if common in ([], [1]):
         raise MissingError("at d_k = 1 both arms are the same, and there is no larger d_k")
     d_k = common[-1]
-    holds = every(beyond(curve[d_k], 1.0, above=False) for curve in ratios.values())
-    at = HEAD if HEAD in common else d_k
+    holds = all_known(beyond(curve[d_k], 1.0, above=False) for curve in ratios.values())
+    at = CHAPTER_D_K if CHAPTER_D_K in common else d_k
     ratio = ratios["q"][at]
-    values = ", ".join(f"{x} {estimate(curve[at])}" for x, curve in ratios.items())
+    values = ", ".join(f"{x} {format_estimate(curve[at])}" for x, curve in ratios.items())
     farthest = max((curve[d_k] for curve in ratios.values()), key=lambda x: x.mean)
     tried = {d: ratios["q"][d] for d in common}
     if holds is False:
-        need_large(tried, f"the largest of the three ratios is {number(farthest.mean)}")
+        need_large(tried, f"the largest of the three ratios is {format_number(farthest.mean)}")
     verb = "vanish" if holds else "do not vanish"
-    return Reading(
+    return Finding(
         holds,
         f"without over with scaling at d_k = {at}: {values}",
         f"Without scaling the gradients {verb} on average: at d_k = {at} those at the queries are "
-        f"{estimate(ratio, ' times')} as large, in root mean square, as with it."
+        f"{format_estimate(ratio, ' times')} as large, in root mean square, as with it."
         + ("" if holds else " They are only shared out worse."),
         f"largest of the three ratios at d_k = {d_k}",
         farthest,
@@ -228,7 +239,7 @@ def gradients_rms(series: Series) -> Reading:
 # Half precision, and the agreement test
 
 
-def agreement(whole: Whole) -> Reading:
+def agreement(whole: WholeTable) -> Finding:
     """Judge whether deviations from the exact expectations are sampling noise only."""
     gate = stats_agreement.gate(whole.table)
     if gate is None:
@@ -239,7 +250,7 @@ def agreement(whole: Whole) -> Reading:
         ("largest |z|", gate.max_abs_z, gate.max_margin),
         key=lambda one: one[2],
     )
-    return Reading(
+    return Finding(
         gate.passed,
         f"{gate.points} distinct means of {gate.draws} draws, rms of z {gate.rms_z:.2f}, largest "
         f"|z| {gate.max_abs_z:.1f}",
@@ -320,8 +331,8 @@ CLAIMS = (
         "or more).",
         "True if, at every d_k of the run that is 64 or more, entropy_normalized without scaling "
         f"is surely less than {LOSS:g} of that with it; false if surely more at one of them. A run "
-        f"whose largest d_k is below {LARGE} cannot make it false, and makes it true with a "
-        "condition only. What scaling does to training is judged apart.",
+        f"whose largest d_k is below {MIN_DECISIVE_D_K} cannot make it false, and makes it true "
+        "with a condition only. What scaling does to training is judged apart.",
         "scaling-entropy",
         from_64,
         vectors="unrelated",
@@ -332,8 +343,8 @@ CLAIMS = (
         "Without scaling the gradients that reach q, k and v vanish on average too.",
         "True if the root mean squares of the gradients at q, k and v are all surely smaller "
         "without scaling than with it at the run's largest d_k; false if one is surely larger. A "
-        f"run whose largest d_k is below {LARGE} cannot make it false, and makes it true with a "
-        "condition only.",
+        f"run whose largest d_k is below {MIN_DECISIVE_D_K} cannot make it false, and makes it "
+        "true with a condition only.",
         "scaling-gradients",
         gradients_rms,
         source="ours",
@@ -354,7 +365,7 @@ CLAIMS = (
         "scaling-entropy",
         agreement,
         source="ours",
-        subjects=lambda _, table: [Whole(table)],
+        evidence=lambda _, table: [WholeTable(table)],
         role="gate",
     ),
 )

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 import pandas as pd
 
 from sqrtdk import schema
-from sqrtdk.claims import readings
+from sqrtdk.claims import findings
 from sqrtdk.schema import Column
 from sqrtdk.stats.curves import Curve, crossing
 from sqrtdk.stats.intervals import Estimate, MissingError
@@ -33,7 +33,7 @@ class _Level(NamedTuple):
 
 LEVELS = {
     HALF: _Level("entropy_normalized", 0.5, above=False),
-    ONE_HOT: _Level("max_weight", readings.ONE_HOT, above=True),
+    ONE_HOT: _Level("max_weight", findings.ONE_HOT, above=True),
     DEAD: _Level("grad_logits_dead_entries", 0.5, above=True),
 }
 """The quantities that are about the unscaled rule alone."""
@@ -51,7 +51,7 @@ COLUMNS = (
     Column(
         "quantity",
         "half_entropy: where the unscaled entropy falls to half of ln n_k. one_hot: where the "
-        f"unscaled max_weight rises to {readings.ONE_HOT}. dead_entries: where the unscaled "
+        f"unscaled max_weight rises to {findings.ONE_HOT}. dead_entries: where the unscaled "
         "grad_logits_dead_entries rises to 1/2. Otherwise a column of runs.csv: from where on it "
         "is smaller without scaling than with it.",
         read=str,

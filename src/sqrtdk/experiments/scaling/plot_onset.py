@@ -20,7 +20,7 @@ from sqrtdk.figures.style import INK, WHERE, Look
 
 HALF = "half_entropy"
 
-HEAD = 64
+CHAPTER_D_K = 64
 """The d_k of real models that the chapter names: "often 64 or more"."""
 
 TITLES = {
@@ -54,7 +54,7 @@ def span_of(table: pd.DataFrame, largest: int) -> Span:
     """Return the span of all crossings, the grid's largest d_k and the chapter's."""
     found = table[["d_k", "ci_low", "ci_high", "exact"]].to_numpy(float).ravel()
     found = found[np.isfinite(found)]
-    low, high = min([HEAD / 4, *found]), max([HEAD * 4, largest, *found])
+    low, high = min([CHAPTER_D_K / 4, *found]), max([CHAPTER_D_K * 4, largest, *found])
     step = (high / low) ** 0.16
     return Span(low, high, low / step, high * step)
 
@@ -128,7 +128,7 @@ def small_print(table: pd.DataFrame, measured: pd.DataFrame, kinds: list[str]) -
         said += ["1 seed: no interval."]
     if table["exact"].notna().any():
         said += ["Ring: exact."]
-    said += [f"Dashed: d_k = {HEAD}, a usual size in real models."]
+    said += [f"Dashed: d_k = {CHAPTER_D_K}, a usual size in real models."]
     if set(kinds) & set(PAIR):
         said += [
             f"never: not up to d_k = {measured['d_k'].max()}, the grid's largest (filled), or at "
@@ -147,11 +147,11 @@ def plot_halves(axes: Axes, rows: pd.DataFrame, looks: Mapping[int, Look]) -> No
     axes.set_xlabel(f"{schema.N_K.name} ({schema.N_K.unit})")
     axes.set_ylabel(D_K)
     shown = rows[["d_k", "ci_low", "ci_high", "exact"]].to_numpy(float).ravel()
-    limits = log_limits(pd.Series([*shown[np.isfinite(shown)], HEAD]), base=2, most=24)
+    limits = log_limits(pd.Series([*shown[np.isfinite(shown)], CHAPTER_D_K]), base=2, most=24)
     log_axis(axes, (limits[0], limits[1] * 1.3), base=2)
-    axes.axhline(HEAD, color=INK, linestyle="--", linewidth=0.9)
+    axes.axhline(CHAPTER_D_K, color=INK, linestyle="--", linewidth=0.9)
     axes.annotate(
-        f"d_k = {HEAD}", (0.02, HEAD), (0, 3), xycoords=("axes fraction", "data"),
+        f"d_k = {CHAPTER_D_K}", (0.02, CHAPTER_D_K), (0, 3), xycoords=("axes fraction", "data"),
         textcoords="offset points", fontsize=style.SMALL,
     )  # fmt: skip
     for row in rows.to_dict("records"):
@@ -198,7 +198,7 @@ def plot_crossings(
     axes.grid(visible=False, axis="y")
     for edge in range(1, len(names)):
         axes.axhline(edge - 0.5, color=style.RULE, linewidth=0.6)
-    axes.axvline(HEAD, color=INK, linestyle="--", linewidth=0.9)
+    axes.axvline(CHAPTER_D_K, color=INK, linestyle="--", linewidth=0.9)
     axes.axvline((span.high * span.never) ** 0.5, color=INK, linewidth=0.8)
     order = {n_k: i for i, n_k in enumerate(looks)}
     for row in rows.to_dict("records"):

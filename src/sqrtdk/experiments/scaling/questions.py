@@ -12,7 +12,7 @@ from sqrtdk.stats.curves import last
 from sqrtdk.stats.decisions import beyond
 from sqrtdk.stats.intervals import MissingError
 from sqrtdk.stats.series import Series, series_of
-from sqrtdk.stats.wording import estimate, percent
+from sqrtdk.stats.wording import format_estimate, format_percent
 
 
 def why_divide(series: Sequence[Series]) -> str:
@@ -37,17 +37,17 @@ def why_divide(series: Sequence[Series]) -> str:
     few = beyond(last(one.ratio(share))[1], 1.0, above=True)
     return " ".join(
         (
-            f"Without scaling the scores grow as d_k to the power {estimate(grow.value)}"
+            f"Without scaling the scores grow as d_k to the power {format_estimate(grow.value)}"
             f"{', so that the softmax saturates:' if full.holds else ';'} at d_k = {d_k}, "
-            f"{percent(full.value)} of the largest possible entropy is left ({one.label}).",
-            f"{'Most queries then get almost no gradient:' if typical.holds else 'Then'} "
-            f"at d_k = {d_k}, {percent(typical.value)} of the entries of the gradient at the "
-            f"logits are below 0.001/n_k, and {'few queries have the rest: ' if few else ''}"
-            f"on average {rows} {verb} {percent(top)} of the squared gradient, with scaling "
-            f"{percent(with_scaling)}.",
-            f"{'With √d_k the softmax hardly notices d_k:' if kept.holds else 'With 1/√d_k'} "
-            f"the highest and the lowest entropy over d_k differ by {percent(kept.value)} of the "
-            "highest.",
+            f"{format_percent(full.value)} of the largest possible entropy is left ({one.label}).",
+            f"{'Most queries then get almost no gradient:' if typical.holds else 'Then'} at d_k = "
+            f"{d_k}, {format_percent(typical.value)} of the entries of the gradient at the logits "
+            f"are below 0.001/n_k, and {'few queries have the rest: ' if few else ''}on average "
+            f"{rows} {verb} {format_percent(top)} of the squared gradient, with scaling "
+            f"{format_percent(with_scaling)}.",
+            f"{'With √d_k the softmax hardly notices d_k:' if kept.holds else 'With 1/√d_k'} the "
+            f"highest and the lowest entropy over d_k differ by {format_percent(kept.value)} of "
+            "the highest.",
         )
     )
 

@@ -4,16 +4,16 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from sqrtdk.claims import readings
+from sqrtdk.claims import findings
 from sqrtdk.claims.claim import Claim
-from sqrtdk.claims.readings import FACTOR, Reading
+from sqrtdk.claims.findings import FACTOR, Finding
 from sqrtdk.experiments.encoder_decoder.judging import need
 from sqrtdk.experiments.encoder_decoder.measure import SOLVED
 from sqrtdk.experiments.training.claims import Ratio
-from sqrtdk.stats.decisions import LARGE, every
+from sqrtdk.stats.decisions import MIN_DECISIVE_D_K, all_known
 from sqrtdk.stats.intervals import Estimate, MissingError
-from sqrtdk.stats.series import Whole
-from sqrtdk.stats.wording import estimate
+from sqrtdk.stats.series import WholeTable
+from sqrtdk.stats.wording import format_estimate
 
 # Score width
 
@@ -38,7 +38,7 @@ class _Point(NamedTuple):
     def text(self) -> str:
         """Return its steps, or its final accuracy, in words."""
         if self.steps.mean <= self.budget:
-            return f"takes {estimate(self.steps)} steps"
+            return f"takes {format_estimate(self.steps)} steps"
         seeds = f"{self.reached} of {self.seeds} seeds" if self.reached else "no seed"
         return f"gets there with {seeds} and ends at an accuracy of {100 * self.accuracy:.0f} %"
 
@@ -58,7 +58,7 @@ def _points(table: pd.DataFrame) -> dict[str, dict[int, _Point]]:
     return found
 
 
-def score_width(whole: Whole) -> Reading:
+def score_width(whole: WholeTable) -> Finding:
     """Judge whether unscaled dot attention falls behind with d_k while the others keep up.
 
     Both are judged against the same margin, so that no true ratio can be called both: more seeds
@@ -72,19 +72,19 @@ def score_width(whole: Whole) -> Reading:
         raise MissingError("the run has one d_k; a comparison needs two")
     small, large = sizes[0], sizes[-1]
     behind = {d_k: dot[d_k].scaled.beyond(FACTOR, above=True) for d_k in sizes}
-    grown = every((behind[large], dot[large].own.beyond(FACTOR, above=True)))
+    grown = all_known((behind[large], dot[large].own.beyond(FACTOR, above=True)))
     keeps = {
         (name, d_k): points[name][d_k].own.beyond(FACTOR, above=False)
         for name in ("additive", "scaled_dot")
         for d_k in sizes[1:]
     }
-    keep = every(keeps.values())
-    if keep is not False and grown is not True and large < LARGE:
+    keep = all_known(keeps.values())
+    if keep is not False and grown is not True and large < MIN_DECISIVE_D_K:
         raise MissingError(
             f"at d_k = {large}, the largest, it is not certain that unscaled dot attention is "
             "behind; at larger it may be"
         )
-    holds = every((grown, keep))
+    holds = all_known((grown, keep))
     lost = [(d_k, name) for (name, d_k), state in keeps.items() if state is False]
     lag = ""
     if lost:
@@ -110,7 +110,7 @@ def score_width(whole: Whole) -> Reading:
     )
     end = dot[large].own
     verb = "falls" if grown else "does not fall" if grown is False else "does not surely fall"
-    return Reading(
+    return Finding(
         holds,
         f"to an accuracy of {SOLVED}: {shown}",
         f"Unscaled dot attention {verb} behind as d_k grows: to an accuracy of {SOLVED}, at d_k = "
@@ -128,20 +128,19 @@ CLAIMS = (
         "score_width",
         "As the score width grows, dot attention without scaling falls behind; additive and scaled "
         "dot attention do not.",
-        "Compared are steps to an accuracy of "
-        f"{SOLVED}, seed by seed. Half of the seeds choose each reader's learning rate at each "
-        "d_k, the other half are reported at it, and the other way round. A seed that does not "
-        "get there bounds its ratio by the steps trained. A reader keeps up where the whole "
-        "interval of the median ratio of its steps to those at the smallest d_k is below "
-        f"{FACTOR}; it is behind where the whole interval is above {FACTOR}. True where additive "
-        "and scaled dot attention keep up at every d_k and, at the largest, unscaled dot attention "
-        "is behind itself and, by the same margin, behind scaled dot attention. False where "
-        "additive or scaled dot attention is behind at some d_k; or where the largest d_k is "
-        f"{LARGE} or more and unscaled dot attention is surely not behind. Else not measured, "
-        "and with fewer than six seeds, which give no interval.",
+        f"Compared are steps to an accuracy of {SOLVED}, seed by seed. Half of the seeds choose "
+        "each reader's learning rate at each d_k, the other half are reported at it, and the other "
+        "way round. A seed that does not get there bounds its ratio by the steps trained. A reader "
+        "keeps up where the whole interval of the median ratio of its steps to those at the "
+        f"smallest d_k is below {FACTOR}; it is behind where the whole interval is above {FACTOR}. "
+        "True where additive and scaled dot attention keep up at every d_k and, at the largest, "
+        "unscaled dot attention is behind itself and, by the same margin, behind scaled dot "
+        "attention. False where additive or scaled dot attention is behind at some d_k; or where "
+        f"the largest d_k is {MIN_DECISIVE_D_K} or more and unscaled dot attention is surely not "
+        "behind. Else not measured, and with fewer than six seeds, which give no interval.",
         "score_width-d_k",
         score_width,
-        subjects=readings.parts("length", "hidden"),
+        evidence=findings.parts("length", "hidden"),
         table="widths",
     ),
 )

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from sqrtdk.claims.claim import Claim
-from sqrtdk.claims.readings import Reading
+from sqrtdk.claims.findings import Finding
 from sqrtdk.experiments.training import rates
-from sqrtdk.stats.curves import past
-from sqrtdk.stats.decisions import LARGE
+from sqrtdk.stats.curves import is_beyond
+from sqrtdk.stats.decisions import MIN_DECISIVE_D_K
 from sqrtdk.stats.intervals import Estimate, MissingError
-from sqrtdk.stats.series import Whole, scaled_arm, unscaled_arm
-from sqrtdk.stats.wording import estimate, number
+from sqrtdk.stats.series import WholeTable, scaled_arm, unscaled_arm
+from sqrtdk.stats.wording import format_estimate, format_number
 
 MUCH = 5
 """A ratio of steps below which scaling helps only a little."""
@@ -50,7 +50,7 @@ class Ratio(NamedTuple):
         """
         if math.isnan(self.low):
             raise MissingError(f"fewer than {FEWEST} seeds give no interval of a median")
-        return past(Estimate(self.least, self.low, self.high), level, above=above)
+        return is_beyond(Estimate(self.least, self.low, self.high), level, above=above)
 
     @property
     def bound(self) -> Estimate:
@@ -69,7 +69,7 @@ class Ratio(NamedTuple):
         """Return the ratio in words."""
         if (self.least, self.most) == (0.0, math.inf):
             return "undefined"
-        return f"{self.kind}{estimate(self.bound, unit)}"
+        return f"{self.kind}{format_estimate(self.bound, unit)}"
 
 
 class Windows(NamedTuple):
@@ -166,7 +166,7 @@ NO_ARMS = (
 )
 
 
-def scaling_helps(one: Comparison) -> Reading:
+def scaling_helps(one: Comparison) -> Finding:
     """Judge the ratio of steps at the largest d_k against 1. Raises MissingError.
 
     Runs that missed 90 % count as the worst that the data allow: the outer ends decide.
@@ -183,7 +183,7 @@ def scaling_helps(one: Comparison) -> Reading:
             f"at d_k = {d_k} too few runs reach 90 %, or some have it from the start"
         )
     holds = end.beyond(1.0, above=True)
-    if holds is False and d_k < LARGE:
+    if holds is False and d_k < MIN_DECISIVE_D_K:
         raise MissingError(
             f"the ratio is {end.text()} at d_k = {d_k}, the largest; larger d_k may differ"
         )
@@ -196,7 +196,7 @@ def scaling_helps(one: Comparison) -> Reading:
     if holds and end.least < MUCH:
         known = f"that is only known to be {end.text()}" if end.kind else f"of {end.text()} only"
         condition = f"by a factor {known}"
-    return Reading(
+    return Finding(
         holds,
         f"steps without over with scaling {before}{times} at d_k = {d_k}",
         f"Without scaling training {verb}. Steps to 90 % accuracy at d_k = {d_k} over those with "
@@ -220,7 +220,7 @@ def _ln(value: float) -> float:
     return math.log(max(value, 1e-300))
 
 
-def stability(one: Comparison) -> Reading:
+def stability(one: Comparison) -> Finding:
     """Judge how much wider the window of learning rates is with scaling. Raises MissingError."""
     if not one.windows:
         raise MissingError(NO_ARMS)
@@ -228,28 +228,28 @@ def stability(one: Comparison) -> Reading:
     at = one.windows[d_k]
     if d_k == 1:
         raise MissingError("at d_k = 1 both arms are the same, and there is no larger d_k")
-    holds = past(at.gap, WIDER, above=True)
+    holds = is_beyond(at.gap, WIDER, above=True)
     # The width of the narrower window must be known; if neither is narrower, one of both.
     narrower = {True: [at.unscaled_open], False: [at.scaled_open]}
     if all(narrower[holds] if holds is not None else [at.unscaled_open, at.scaled_open]):
         raise MissingError(
             f"at d_k = {d_k} the window of learning rates reaches an end of the grid"
         )
-    if holds is False and d_k < LARGE:
+    if holds is False and d_k < MIN_DECISIVE_D_K:
         raise MissingError(
-            f"the windows differ by {estimate(at.gap)} decades at d_k = {d_k}, the largest; larger "
-            "d_k may differ"
+            f"the windows differ by {format_estimate(at.gap)} decades at d_k = {d_k}, the largest; "
+            "larger d_k may differ"
         )
 
     def decades(window: Estimate, *, open_: bool) -> str:
-        return f"{'at least ' if open_ else ''}{estimate(window)} decades"
+        return f"{'at least ' if open_ else ''}{format_estimate(window)} decades"
 
     unscaled = decades(at.unscaled, open_=at.unscaled_open)
     scaled = decades(at.scaled, open_=at.scaled_open)
     off, on, runs = one.diverged[d_k]
     lost = f"{off} of {runs} runs diverge without scaling, {on} with it"
     verb = "narrows" if holds else "does not narrow" if holds is False else "may narrow"
-    return Reading(
+    return Finding(
         holds,
         f"window of learning rates {unscaled} without and {scaled} with scaling at d_k = {d_k}; "
         f"{lost}",
@@ -263,7 +263,7 @@ def stability(one: Comparison) -> Reading:
     )
 
 
-def same_run(whole: Whole) -> Reading:
+def same_run(whole: WholeTable) -> Finding:
     """Judge whether every pair of equivalent runs is the same run. Raises MissingError."""
     table = whole.table
     if table.empty:
@@ -281,12 +281,13 @@ def same_run(whole: Whole) -> Reading:
     apart = float(worst["difference"])
     holds = len(same) == len(pairs) and apart < SAME
     what = "the same run" if holds else "another run"
-    return Reading(
+    return Finding(
         holds,
-        f"{there} {reach}, losses differ by up to {number(apart)} of themselves",
-        f"Without scaling, but from weights divided by the fourth root of d_k and at a rescaled "
+        f"{there} {reach}, losses differ by up to {format_number(apart)} of themselves",
+        "Without scaling, but from weights divided by the fourth root of d_k and at a rescaled "
         f"learning rate, training makes {what}: {there}, up to d_k = {table['d_k'].max()}, "
-        f"{reach}, and the losses of a pair differ by at most {number(apart)} of themselves.",
+        f"{reach}, and the losses of a pair differ by at most {format_number(apart)} of "
+        "themselves.",
         f"largest relative difference of the loss (optimizer = {worst['optimizer']}, "
         f"d_k = {worst['d_k']})",
         Estimate(apart),
@@ -303,15 +304,15 @@ CLAIMS = (
         "other half are reported at it, and the other way round. A run that does not get there "
         "bounds the ratio of its seed by the steps trained; of the interval the outer bounds "
         "count. At the grid's largest d_k: true where both are above 1; where both are below 1, or "
-        f"both are 1, false if that d_k is {LARGE} or more, else not measured; undecided "
-        "elsewhere. Not measured where that d_k is 1, a chosen rate there is at the edge of the "
-        "grid, fewer than six seeds give no interval, or too few runs get to 90 % to bound the "
-        f"ratio. With a condition where the ratio is below {MUCH}, or may be.",
+        f"both are 1, false if that d_k is {MIN_DECISIVE_D_K} or more, else not measured; "
+        "undecided elsewhere. Not measured where that d_k is 1, a chosen rate there is at the edge "
+        "of the grid, fewer than six seeds give no interval, or too few runs get to 90 % to bound "
+        f"the ratio. With a condition where the ratio is below {MUCH}, or may be.",
         "training-steps",
         scaling_helps,
         caveat="for initial weights that give q and k entries of variance 1; smaller ones do "
         "without it",
-        subjects=comparisons,
+        evidence=comparisons,
         table="rates",
         lead=5,
     ),
@@ -321,13 +322,12 @@ CLAIMS = (
         "The window of learning rates is the number of decades of rates at which a run ends at 90 "
         "% accuracy or more. Compared is, seed by seed, how much wider it is with 1/√d_k than "
         "without scaling, at the grid's largest d_k. True where the whole interval of the mean is "
-        f"above {WIDER:.2f} decades, a factor of 2; where it is below, false "
-        f"if that d_k "
-        f"is {LARGE} or more, else not measured; undecided elsewhere. Not measured where the "
-        "window that would have to be the narrower one reaches an end of the grid.",
+        f"above {WIDER:.2f} decades, a factor of 2; where it is below, false if that d_k is "
+        f"{MIN_DECISIVE_D_K} or more, else not measured; undecided elsewhere. Not measured where "
+        "the window that would have to be the narrower one reaches an end of the grid.",
         "training-rates",
         stability,
-        subjects=comparisons,
+        evidence=comparisons,
         table="rates",
     ),
     Claim(
@@ -342,7 +342,7 @@ CLAIMS = (
         "training-steps",
         same_run,
         source="ours",
-        subjects=lambda _, table: [Whole(table)],
+        evidence=lambda _, table: [WholeTable(table)],
         table="twins",
     ),
 )

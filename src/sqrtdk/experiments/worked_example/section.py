@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from sqrtdk.claims.readings import ONE_HOT
+from sqrtdk.claims.findings import ONE_HOT
 from sqrtdk.experiments.worked_example import matrices
 from sqrtdk.experiments.worked_example.matrices import Entry, Matrices, Matrix
 from sqrtdk.stats.wording import NBSP

@@ -10,31 +10,31 @@ docs/verdicts.md has the simulated error rates.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from sqrtdk.claims import readings as claims_readings
+from sqrtdk.claims import findings as claims_findings
 from sqrtdk.claims.claim import BETWEEN, CONDITIONAL, FALSE, NOT_MEASURED, TRUE, Claim
-from sqrtdk.claims.readings import Reading, Subject, few
+from sqrtdk.claims.findings import Evidence, Finding, abbreviate
 from sqrtdk.stats.intervals import MissingError
 from sqrtdk.stats.series import Series
 from sqrtdk.storage import tables
 
-# From the table to the ledger
+# From the table to the verdict
 
 
-def judge(claim: Claim, own: Sequence[Subject], also: Sequence[Subject] = ()) -> tables.Row:
-    """Return one row of the ledger, from the subjects of the claim's own experiment and of others.
+def judge(claim: Claim, own: Sequence[Evidence], also: Sequence[Evidence] = ()) -> tables.Row:
+    """Return one row of claims.csv, from the evidence of the claim's own experiment and of others.
 
     Never raises for a grid that is too small; the row says so.
     """
-    readings: list[tuple[Subject, Reading]] = []
-    lacking: dict[str, list[Subject]] = {}
+    findings: list[tuple[Evidence, Finding]] = []
+    lacking: dict[str, list[Evidence]] = {}
     for one in (*own, *also):
         try:
             if claim.vectors is not None and one.unrelated != (claim.vectors == "unrelated"):
                 raise MissingError(f"the claim is about {claim.vectors} vectors")
-            readings.append((one, claim.judge(one)))
+            findings.append((one, claim.judge(one)))
         except MissingError as reason:
             lacking.setdefault(str(reason), []).append(one)
-    verdict, condition = _verdict(claim, readings, lacking)
+    verdict, condition = _verdict(claim, findings, lacking)
     base = {
         "claim": claim.claim,
         "experiment": claim.experiment,
@@ -45,8 +45,8 @@ def judge(claim: Claim, own: Sequence[Subject], also: Sequence[Subject] = ()) ->
         "figure": claim.figure,
         "source": claim.source,
     }
-    texts = few([_said(one, reading.number) for one, reading in readings], "series")
-    if readings:
+    texts = abbreviate([_said(one, finding.number) for one, finding in findings], "series")
+    if findings:
         texts += [f"{_labels(ones)}: not measured, {reason}" for reason, ones in lacking.items()]
     base["numbers"] = BETWEEN.join(texts)
     if verdict == NOT_MEASURED:
@@ -59,12 +59,12 @@ def judge(claim: Claim, own: Sequence[Subject], also: Sequence[Subject] = ()) ->
         }
         return base | empty | {"answer": f"Not measured: {condition}."}
     wanted = verdict != FALSE
-    agreeing = [pair for pair in readings if pair[1].holds is wanted]
+    agreeing = [pair for pair in findings if pair[1].holds is wanted]
     # The claim's own grid and unrelated inputs come first, so that answers are comparable.
     mine = [pair for pair in agreeing if any(pair[0] is one for one in own)] or agreeing
     agreeing = [pair for pair in mine if pair[0].unrelated] or mine
     shown_series, shown = agreeing[len(agreeing) // 2]
-    closest_series, closest = min(readings, key=lambda pair: pair[1].distance)
+    closest_series, closest = min(findings, key=lambda pair: pair[1].distance)
     return base | {
         "answer": shown.answer,
         "series": shown_series.label,
@@ -76,20 +76,20 @@ def judge(claim: Claim, own: Sequence[Subject], also: Sequence[Subject] = ()) ->
 
 
 def _verdict(
-    claim: Claim, readings: list[tuple[Subject, Reading]], lacking: Mapping[str, list[Subject]]
+    claim: Claim, findings: list[tuple[Evidence, Finding]], lacking: Mapping[str, list[Evidence]]
 ) -> tuple[str, str]:
     """Return the verdict of all series together, and the condition or the reason.
 
     An open series may turn out either way, so nothing is false while one is open or holds.
     """
     by = {
-        state: [one for one, reading in readings if reading.holds is state]
+        state: [one for one, finding in findings if finding.holds is state]
         for state in (True, False, None)
     }
     fails = [f"not for {_labels(by[False])}"] if by[False] else []
     undecided = [f"undecided for {_labels(by[None])}"] if by[None] else []
     if not by[True] and by[None]:
-        alone = all(math.isnan(reading.value.low) for _, reading in readings)
+        alone = all(math.isnan(finding.value.low) for _, finding in findings)
         wide = (
             "one seed has no interval, and decides nothing"
             if alone
@@ -100,20 +100,20 @@ def _verdict(
         return NOT_MEASURED, "; ".join(lacking or [claim.lacking or absent(claim.experiment)])
     if not by[True]:
         return FALSE, ""
-    parts = [*fails, *undecided, *_conditions(readings)]
-    parts += _limits(claim, [one for one, _ in readings])
+    parts = [*fails, *undecided, *_conditions(findings)]
+    parts += _limits(claim, [one for one, _ in findings])
     return (CONDITIONAL, "; ".join(parts)) if parts else (TRUE, "")
 
 
-def _conditions(readings: Iterable[tuple[Subject, Reading]]) -> list[str]:
+def _conditions(findings: Iterable[tuple[Evidence, Finding]]) -> list[str]:
     """Return the conditions of the series that hold; a shared condition appears once."""
-    holding = [(one, reading.condition) for one, reading in readings if reading.holds]
+    holding = [(one, finding.condition) for one, finding in findings if finding.holds]
     if len({condition for _, condition in holding}) == 1:
         return list(filter(None, [holding[0][1]]))
-    return few([_said(one, condition) for one, condition in holding if condition], "series")
+    return abbreviate([_said(one, condition) for one, condition in holding if condition], "series")
 
 
-def _limits(claim: Claim, judged: Sequence[Subject]) -> list[str]:
+def _limits(claim: Claim, judged: Sequence[Evidence]) -> list[str]:
     """Return the limits of a run for the claim: inputs, sizes and types that it lacks."""
     kinds = {"unrelated" if one.unrelated else "related" for one in judged}
     missing = [kind for kind in claim.about if kind not in kinds]
@@ -121,7 +121,7 @@ def _limits(claim: Claim, judged: Sequence[Subject]) -> list[str]:
         f"for {' and '.join(sorted(kinds))} vectors; that of {kind} ones is not known"
         for kind in missing
     ]
-    series = [one for one in judged if isinstance(one, (Series, claims_readings.Grading))]
+    series = [one for one in judged if isinstance(one, (Series, claims_findings.Grading))]
     sizes = {one.n_k for one in series}
     if len(sizes) == 1:
         parts.append(f"tried at n_k = {sizes.pop()} only")
@@ -136,12 +136,12 @@ def absent(experiment: str) -> str:
     return f"the run has no experiment {experiment}"
 
 
-def _said(one: Subject, text: str) -> str:
+def _said(one: Evidence, text: str) -> str:
     return f"{one.label}: {text}" if one.label else text
 
 
-def _labels(series: Iterable[Subject]) -> str:
+def _labels(series: Iterable[Evidence]) -> str:
     names = [one.label for one in series]
     if len(names) > 1:
         names = [f"({name})" if "," in name else name for name in names]
-    return " and ".join(few(names, "series"))
+    return " and ".join(abbreviate(names, "series"))

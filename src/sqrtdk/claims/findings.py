@@ -1,4 +1,4 @@
-"""Define subjects and readings of claims, thresholds, and helpers for judges."""
+"""Define the evidence and the findings of claims, thresholds, and helpers for judges."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -8,13 +8,22 @@ import pandas as pd
 
 from sqrtdk.stats import decisions
 from sqrtdk.stats.curves import Curve, crossing, last, relative_range
-from sqrtdk.stats.decisions import LARGE, beyond, every, exists, need_far, need_large, steady, up_to
+from sqrtdk.stats.decisions import (
+    MIN_DECISIVE_D_K,
+    all_known,
+    any_known,
+    beyond,
+    need_far,
+    need_large,
+    steady,
+    up_to,
+)
 from sqrtdk.stats.intervals import Estimate, MissingError, spread
-from sqrtdk.stats.series import Whole
-from sqrtdk.stats.wording import estimate, number
+from sqrtdk.stats.series import WholeTable
+from sqrtdk.stats.wording import format_estimate, format_number
 from sqrtdk.theory import expectations
 
-HEAD = 64
+CHAPTER_D_K = 64
 """The d_k that the chapter names, and the usual size of an attention head."""
 
 SHOWN = 4
@@ -34,33 +43,33 @@ rounds by at most eps/2, and the weights and values carry a few eps of their own
 
 
 END = (
-    f"at the run's largest d_k. A run whose largest d_k is below {LARGE} cannot make it false, and "
-    "makes it true with a condition only."
+    f"at the run's largest d_k. A run whose largest d_k is below {MIN_DECISIVE_D_K} cannot make it "
+    "false, and makes it true with a condition only."
 )
 
-LATE = f"Also with a condition if that begins only above d_k = {HEAD}."
+LATE = f"Also with a condition if that begins only above d_k = {CHAPTER_D_K}."
 
 FAR = (
-    f"True needs {decisions.SIZES} values of d_k or more that span a factor of {decisions.SPAN} "
-    f"and end at {LARGE} or more"
+    f"True needs {decisions.MIN_SIZES} values of d_k or more that span a factor of "
+    f"{decisions.MIN_SPAN} and end at {MIN_DECISIVE_D_K} or more"
 )
 """Sentences that the rules of several claims have."""
 
 
-class Subject(Protocol):
-    """The evidence for a claim, such as a `Series` or a `Whole` table."""
+class Evidence(Protocol):
+    """The evidence for a claim, such as a `Series` or a `WholeTable`."""
 
     @property
     def label(self) -> str:
-        """Return the name of the subject among others of its claim; empty if there is only one."""
+        """Return the name of this part of the evidence; empty if there is only one."""
 
     @property
     def unrelated(self) -> bool:
         """Return whether it is about unrelated queries and keys."""
 
 
-class Reading(NamedTuple):
-    """The finding of one subject about a claim.
+class Finding(NamedTuple):
+    """What one part of the evidence says about a claim.
 
     `holds` is None if the intervals are too wide. `distance` is how far the decisive `value` is
     from another verdict.
@@ -75,7 +84,7 @@ class Reading(NamedTuple):
     condition: str = ""
 
 
-def few(texts: list[str], what: str) -> list[str]:
+def abbreviate(texts: list[str], what: str) -> list[str]:
     """Return at most `SHOWN` of the texts, evenly spaced, and how many more there are."""
     if len(texts) <= SHOWN:
         return texts
@@ -84,7 +93,7 @@ def few(texts: list[str], what: str) -> list[str]:
 
 def at_head(curve: Curve) -> tuple[int, Estimate]:
     """Return the point at the chapter's d_k, or the last one if the grid does not have it."""
-    return (HEAD, curve[HEAD]) if HEAD in curve else last(curve)
+    return (CHAPTER_D_K, curve[CHAPTER_D_K]) if CHAPTER_D_K in curve else last(curve)
 
 
 def join(*conditions: str) -> str:
@@ -102,13 +111,13 @@ def reaches(
     _, end = last(curve)
     holds = beyond(end, level, above=above)
     if holds is False:
-        need_large(curve, f"{what} is {number(end.mean)}")
+        need_large(curve, f"{what} is {format_number(end.mean)}")
     onset = crossing(curve, level) if holds else None
     since = ""
-    if min(curve) > FACTOR * HEAD:
+    if min(curve) > FACTOR * CHAPTER_D_K:
         since = f"tried from d_k = {min(curve)} on only"
     elif onset and not _early(curve, level, above=above):
-        since = f"from d_k ≈ {estimate(onset)} on"
+        since = f"from d_k ≈ {format_estimate(onset)} on"
     return holds, onset, join(since, up_to(curve))
 
 
@@ -117,7 +126,7 @@ def _early(curve: Curve, level: float, *, above: bool) -> bool:
 
     If the intervals leave that open it is not: more seeds may only remove a condition.
     """
-    return all(beyond(x, level, above=above) for d_k, x in curve.items() if d_k >= HEAD)
+    return all(beyond(x, level, above=above) for d_k, x in curve.items() if d_k >= CHAPTER_D_K)
 
 
 def beginning(onset: Estimate | None, curve: Curve) -> str:
@@ -127,7 +136,7 @@ def beginning(onset: Estimate | None, curve: Curve) -> str:
     return (
         f"at every d_k from {min(curve)} on"
         if onset is None
-        else f"from d_k ≈ {estimate(onset)} on"
+        else f"from d_k ≈ {format_estimate(onset)} on"
     )
 
 
@@ -150,15 +159,16 @@ def half_gone(curve: Curve, n_k: int) -> str:
         return ""
     known = not any(math.isnan(point.exact) for point in curve.values())
     exact = expectations.half_entropy_d_k(n_k) if known else math.nan
-    return f"d_k ≈ {estimate(onset._replace(exact=exact))}"
+    return f"d_k ≈ {format_estimate(onset._replace(exact=exact))}"
 
 
 def is_later(off: Curve, on: Curve) -> bool | None:
     """Return whether the second curve rises through a half at a larger d_k than the first."""
     states = [
-        every((beyond(off[d_k], 0.5, above=True), beyond(on[d_k], 0.5, above=False))) for d_k in off
+        all_known((beyond(off[d_k], 0.5, above=True), beyond(on[d_k], 0.5, above=False)))
+        for d_k in off
     ]
-    return exists(states)
+    return any_known(states)
 
 
 class Grading(NamedTuple):
@@ -185,13 +195,13 @@ def less(a: Estimate, b: Estimate) -> bool | None:
     return beyond(Estimate(b.mean - a.mean, b.low - a.high, b.high - a.low), 0.0, above=True)
 
 
-def parts(*axes: str) -> Callable[[Mapping[str, Any], pd.DataFrame], Sequence[Whole]]:
-    """Return a function that makes one subject per combination of axes, named by varying ones."""
+def parts(*axes: str) -> Callable[[Mapping[str, Any], pd.DataFrame], Sequence[WholeTable]]:
+    """Return a function that makes one part per combination of axes, named by varying ones."""
 
-    def found(settings: Mapping[str, Any], table: pd.DataFrame) -> list[Whole]:
+    def found(settings: Mapping[str, Any], table: pd.DataFrame) -> list[WholeTable]:
         varying = [name for name in axes if len(set(table[name])) > 1]
         return [
-            Whole(
+            WholeTable(
                 rows,
                 ", ".join(f"{name} = {rows[name].iloc[0]}" for name in varying),
                 settings=settings,
