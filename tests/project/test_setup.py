@@ -488,7 +488,7 @@ def test_tests_are_named_from_where_the_user_is_or_from_the_project(tmp_path: Pa
     run = loaded(ROOT / "run.py")
     (tmp_path / "test_mine.py").touch()
     assert run.as_typed("test_mine.py::test_a", tmp_path) == f"{tmp_path}/test_mine.py::test_a"
-    assert run.as_typed("tests/test_adam.py", tmp_path) == "tests/test_adam.py"
+    assert run.as_typed("tests/core/test_adam.py", tmp_path) == "tests/core/test_adam.py"
     assert run.as_typed("-q", tmp_path) == "-q"
 
 

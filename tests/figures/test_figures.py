@@ -791,7 +791,7 @@ RULES = ("off", "on", "inverse", "qk_norm", "soft_cap")
 
 @pytest.mark.parametrize("experiment", FIGURES)
 def test_the_command_writes_each_figure_in_the_inks_of_the_page(experiment, tmp_path, in_process):
-    # That a second process writes the same bytes: tests/test_workflow.py, deleted files.
+    # That a second process writes the same bytes: tests/workflow/test_pipeline.py, deleted files.
     table, exact = with_theory(summary_table((1, 16), (5,), inputs=LAWS[:1]))
     found = {
         "summary": table, "exact": exact, "crossings": crossings_table((5,)),

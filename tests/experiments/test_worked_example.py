@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 import yaml
 from conftest import by_hand, snakemake
-from test_report import check
+from report.test_page import check
 
 from sqrtdk.config import compose as config_compose
 from sqrtdk.config import errors as config_errors

@@ -5,8 +5,8 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from test_claims import LAWS, RULES, Alter, change, table
-from test_judges_recall import reach_table
+from claims.test_ledger import LAWS, RULES, Alter, change, table
+from claims.test_recall_claims import reach_table
 
 from sqrtdk.config import run as config_run
 from sqrtdk.experiments.reach import measure as reach

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from conftest import ROOT, snakemake
 from markupsafe import Markup
-from test_report import Page, build, check, table
+from report.test_page import Page, build, check, table
 
 from campaigns.mistakes import FILES
 from sqrtdk.config import compose, entries, errors, resolve, yaml_reader

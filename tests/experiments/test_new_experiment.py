@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, process, snakemake
-from test_workflow import copy_project
+from workflow.test_pipeline import copy_project
 
 NAME = "temperature"
 LINE = "      - reach\n"

@@ -2,7 +2,7 @@
 
 import pandas as pd
 import pytest
-from test_claims import LAWS, RULES, table
+from claims.test_ledger import LAWS, RULES, table
 
 from sqrtdk.stats.intervals import MissingError
 from sqrtdk.stats.series import scaled_arm, series_of

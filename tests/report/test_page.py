@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from claims.test_ledger import LAWS, RULES, table
 from registered import FIGURES
-from test_claims import LAWS, RULES, table
 
 from sqrtdk.claims import claim as claims_claim
 from sqrtdk.claims import question as questions
