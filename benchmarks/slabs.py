@@ -61,7 +61,7 @@ def row(n: int, d_k: int, *, dtype: str, seed: int) -> dict[str, Any]:
     wanted = slab(n, d_k, seeds=0, dtype=dtype, n_q=64) | {"seeds": [seed, seed + 1]}
     return next(
         found
-        for found in cells.rows(scaling.cells(wanted), scaling.COLUMNS)
+        for found in cells.measure_cells(scaling.cells(wanted), scaling.COLUMNS)
         if found["scaling"] == "off"
     )
 
@@ -109,16 +109,16 @@ def main() -> None:
     if what not in ("bare", "run", "peak"):
         raise errors.MistakeError(f"{what!r} is not allowed; allowed: bare, run or peak")
     if what != "run":
-        measure_job.check_slab(wanted, scaling.KEYS)
+        measure_job.check_slab(wanted, scaling.CONFIG_KEYS)
     if what in ("bare", "run"):
         start = time.process_time()
         (bare if what == "bare" else bare_run)(wanted)
         print(time.process_time() - start)
         return
     # One cell first, because code that loads at first use belongs to the imports.
-    cells.rows(scaling.cells(slab(2, 2, seeds=1)), scaling.COLUMNS)
+    cells.measure_cells(scaling.cells(slab(2, 2, seeds=1)), scaling.COLUMNS)
     before, start = peak_mib(), time.process_time()
-    cells.rows(scaling.cells(wanted), scaling.COLUMNS)
+    cells.measure_cells(scaling.cells(wanted), scaling.COLUMNS)
     print(peak_mib() - before, time.process_time() - start)
 
 

@@ -72,7 +72,7 @@ def whole(folder: Path) -> dict[str, int]:
     return {
         str(path.relative_to(folder)): path.stat().st_mtime_ns
         for path in (folder / "results/shards").glob("*/*.csv")
-        if shard_files.is_whole(path)
+        if shard_files.is_valid_shard(path)
     }
 
 

@@ -165,7 +165,7 @@ def of_slabs(rng: random.Random, folder: Path) -> None:
     found = errors.read_json(given, "a slab")
     if rng.random() < 0.5:
         found = SLAB | {rng.choice(sorted(SLAB)): value(rng)}
-    measure_job.check_slab(found, scaling.KEYS)
+    measure_job.check_slab(found, scaling.CONFIG_KEYS)
 
 
 def of_records(rng: random.Random, folder: Path) -> None:
@@ -188,11 +188,11 @@ def of_tables(rng: random.Random, folder: Path) -> None:
     path = folder / "shard.csv"
     path.write_bytes(content)
     shard_files.read_slab(path)
-    shard_files.is_whole(path)
+    shard_files.is_valid_shard(path)
     (folder / ".shard.csv.sha256").write_bytes(rng.randbytes(rng.randint(0, 70)))
     guards.is_changed(path)
     if rng.random() < 0.5:
-        shard_files.read_sealed(path, COLUMNS)
+        shard_files.read_shard(path, COLUMNS)
     else:
         path.write_bytes(b"\n".join(content.split(b"\n")[1:-2]) + b"\n")
         frames.read(path, COLUMNS)
@@ -271,7 +271,9 @@ def shard() -> bytes:
     """Return a small, whole shard of `scaling`."""
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "shard.csv"
-        shard_files.write_sealed(path, SLAB, cells.rows(scaling.cells(SLAB), COLUMNS), COLUMNS)
+        shard_files.write_shard(
+            path, SLAB, cells.measure_cells(scaling.cells(SLAB), COLUMNS), COLUMNS
+        )
         return path.read_bytes()
 
 

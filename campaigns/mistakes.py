@@ -72,7 +72,7 @@ def keys() -> dict[str, Key]:
     """Return every key, as `experiment key` of the first experiment that has it; no examples."""
     found: dict[str, tuple[str, Key]] = {}
     for name, module in EXPERIMENTS.items():
-        for key in module.keys if name not in EXAMPLES else ():
+        for key in module.config_keys if name not in EXAMPLES else ():
             found.setdefault(key.name, (name, key))
     return {f"{name} {key.name}": key for name, key in found.values()}
 

@@ -168,7 +168,7 @@ def _rows(run: config_run.Run, experiment: str) -> Iterator[dict[str, Any]]:
                     "inputs": {name: law},
                     "seeds": [0, len(settings["seed"])],
                 }
-                yield from cells.rows(EXPERIMENTS[experiment].cells(slab), columns)
+                yield from cells.measure_cells(EXPERIMENTS[experiment].cells(slab), columns)
 
 
 def schema(experiment: str) -> list[Column]:

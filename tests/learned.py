@@ -37,9 +37,9 @@ def frame(rows: Any, name: str) -> pd.DataFrame:
 def runs_of(found: Mapping[str, Any]) -> pd.DataFrame:
     """Return the runs.csv of settings with seeds from 0 on."""
     rows = []
-    for slab in planning.slabs(found, training.WITHIN):
+    for slab in planning.slabs(found, training.BATCHED_AXES):
         seeds = {"seeds": [0, len(found["seed"])]}
-        rows += cells.rows(training.cells(slab | seeds), training.COLUMNS)
+        rows += cells.measure_cells(training.cells(slab | seeds), training.COLUMNS)
     return frame(rows, "runs")
 
 

@@ -53,7 +53,7 @@ def measure(run: config_run.Run) -> tuple[list[Row], tuple[Column, ...]]:
     for slab in planning.slabs(settings, module.batched_axes):
         for start, stop in planning.blocks(settings["seed"], len(settings["seed"])):
             part = slab | {"seeds": [start, stop]}
-            found += cells.rows(module.cells(part), module.columns, part)
+            found += cells.measure_cells(module.cells(part), module.columns, part)
     return sorted(found, key=tables.axes_of(module.columns)), module.columns
 
 
@@ -78,7 +78,7 @@ def main() -> None:
         try:
             stdio.say(config_help.text())
         except OSError as error:
-            errors.answer(error)
+            errors.exit_with(error)
         return
     # Makes Hydra raise its errors instead of printing them, so that they are reported here.
     os.environ["HYDRA_FULL_ERROR"] = "1"
@@ -106,7 +106,7 @@ def main() -> None:
             table = columns
         except MISTAKES as error:
             # Hydra would print its own line before passing the exception on.
-            errors.answer(error)
+            errors.exit_with(error)
         try:
             show(rows, table, header=not done)
         except OSError as error:
@@ -121,7 +121,7 @@ def main() -> None:
         checked = config_overrides.check_overrides(overrides, extra=["out"], sweep=sweep)
         typed |= config_overrides.blocks_of(checked)
         if sum(word.startswith("out=") and "," in word for word in overrides):
-            raise config_errors.refuse("out", overrides, "one file for all rows of a sweep")
+            raise config_errors.invalid_value("out", overrides, "one file for all rows of a sweep")
         with tempfile.TemporaryDirectory() as scratch:
             # Hydra writes a record of a sweep, which is not needed: the rows go to `out`.
             kept = [f"hydra.sweep.dir={scratch}"] if sweep else []
@@ -135,7 +135,7 @@ def main() -> None:
             raise unprinted
     except (*MISTAKES, ValueError) as error:
         # Hydra's sweeps raise a plain ValueError for a range of step 0.
-        errors.answer(error)
+        errors.exit_with(error)
 
 
 def refuse_clash(
@@ -160,11 +160,13 @@ def check_options(words: Sequence[str]) -> None:
             continue
         if option not in OPTIONS or (given and option not in VALUED):
             listed = ", ".join(OPTIONS)
-            raise config_errors.refuse("option", word, f"{listed} and --help", (*OPTIONS, "--help"))
+            raise config_errors.invalid_value(
+                "option", word, f"{listed} and --help", (*OPTIONS, "--help")
+            )
         if option in VALUED:
             after = value if given else " ".join(words[place + 1 : place + 2])
             if after not in VALUED[option]:
-                raise config_errors.refuse(
+                raise config_errors.invalid_value(
                     option, after, " or ".join(VALUED[option]), VALUED[option]
                 )
 
@@ -185,13 +187,17 @@ def _out(value: object) -> Path | None:
     if value is None:
         return None
     if not isinstance(value, str) or not value or "\0" in value:
-        raise config_errors.refuse("out", value, "the path of a CSV file")
+        raise config_errors.invalid_value("out", value, "the path of a CSV file")
     path = Path(value)
     # A pipe or device never ends, or takes no file beside it; a longer name is none on most disks.
     if (path.exists() and not path.is_file()) or not path.parent.is_dir() or len(path.name) > 200:
-        raise config_errors.refuse("out", value, "the path of a CSV file in a folder that exists")
+        raise config_errors.invalid_value(
+            "out", value, "the path of a CSV file in a folder that exists"
+        )
     if (path.parent.parent / "config.yaml").exists() or (path.exists() and not _is_rows(path)):
-        raise config_errors.refuse("out", value, "a new file, or one that this command wrote")
+        raise config_errors.invalid_value(
+            "out", value, "a new file, or one that this command wrote"
+        )
     return path
 
 

@@ -51,7 +51,7 @@ def pipeline(*words: str) -> config_run.Run:
     try:
         values = parse_config(list(words))
     except ValueError:
-        raise MistakeError(arguments.mistake(given) or "") from None
+        raise MistakeError(arguments.misplaced_word(given) or "") from None
     return compose(values, arguments=given)
 
 
@@ -359,7 +359,7 @@ def test_a_list_that_no_job_can_be_told_is_refused_first() -> None:
 def test_a_target_after_an_option_is_answered_with_the_right_command(
     given: str, right: str
 ) -> None:
-    said = arguments.mistake(shlex.split(given))
+    said = arguments.misplaced_word(shlex.split(given))
     assert said is not None
     assert says(said, "'scaling' * targets go first: ")
     assert said.endswith(f"snakemake {right}")
@@ -367,7 +367,7 @@ def test_a_target_after_an_option_is_answered_with_the_right_command(
 
 @pytest.mark.parametrize("given", ["scaling --config grid=smoke", "-n scaling -c 1", "--quiet all"])
 def test_a_right_order_is_no_mistake(given: str) -> None:
-    assert arguments.mistake(shlex.split(given)) is None
+    assert arguments.misplaced_word(shlex.split(given)) is None
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ KEYS = {
     key.name: key
     for name, module in EXPERIMENTS.items()
     if name not in EXAMPLES
-    for key in module.keys
+    for key in module.config_keys
 }
 
 # Values from YAML, a shell or a typing mistake, wrong for every key.
@@ -83,7 +83,7 @@ def test_a_wrong_value_is_refused_under_its_experiment_too(
     experiment = next(
         experiment
         for experiment, module in EXPERIMENTS.items()
-        if name in {key.name for key in module.keys} and experiment not in EXAMPLES
+        if name in {key.name for key in module.config_keys} and experiment not in EXAMPLES
     )
     for value in wrong(KEYS[name]):
         with pytest.raises(ConfigError) as refused:

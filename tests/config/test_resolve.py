@@ -350,7 +350,7 @@ def test_help_names_every_key_with_its_meaning_and_default(tmp_path: Path) -> No
     assert done.returncode == 0
     text = " ".join(done.stdout.split())
     for experiment in EXPERIMENTS.values():
-        for key in experiment.keys:
+        for key in experiment.config_keys:
             assert f"{key.name} {key.meaning}" in text
     assert "whole numbers from 1, one or a list (default cell: 64; default: [1, 2, 4" in text
 

@@ -16,7 +16,9 @@ COLUMNS = (
 
 def test_a_cell_gives_one_row_or_several() -> None:
     several = [{"step": 0, "loss": 2.0}, {"step": 1, "loss": 1.0}]
-    found = cells.rows([({"seed": 3}, lambda: several), ({"seed": 4}, lambda: several[0])], COLUMNS)
+    found = cells.measure_cells(
+        [({"seed": 3}, lambda: several), ({"seed": 4}, lambda: several[0])], COLUMNS
+    )
     assert [(row["seed"], row["step"]) for row in found] == [(3, 0), (3, 1), (4, 0)]
 
 
@@ -30,7 +32,7 @@ def test_a_row_that_is_not_a_number_fails_its_whole_cell_and_no_other(capsys) ->
         return good
 
     with pytest.raises(SystemExit) as stopped:
-        cells.rows([({"seed": 3}, lambda: bad), ({"seed": 4}, measure)], COLUMNS)
+        cells.measure_cells([({"seed": 3}, lambda: bad), ({"seed": 4}, measure)], COLUMNS)
     assert reached
     said = str(stopped.value)
     assert said == "sqrtdk: 1 of 2 cells failed:\nseed=3: TableError: loss is inf"
@@ -44,7 +46,7 @@ def test_what_cells_share_is_computed_once() -> None:
         calls.append((rules, seeds))
         return [[f"{rule} {seed}" for seed in seeds] for rule in rules]
 
-    at = cells.shared(compute, ["off", "on"], [3, 4])
+    at = cells.lazy_batch(compute, ["off", "on"], [3, 4])
     assert [at(1, 0), at(0, 1), at(1, 1)] == ["on 3", "off 4", "on 4"]
     assert calls == [(["off", "on"], [3, 4])]
 
@@ -56,14 +58,14 @@ def test_where_cells_fail_together_only_the_one_to_blame_fails_alone() -> None:
         return [[{"step": 0, "loss": 1.0} for _ in seeds] for _ in rules]
 
     rules, seeds = ["off", "on"], [3, 4]
-    at = cells.shared(compute, rules, seeds)
+    at = cells.lazy_batch(compute, rules, seeds)
     found = [
         ({"scaling": rule, "seed": seed}, partial(at, arm, place))
         for arm, rule in enumerate(rules)
         for place, seed in enumerate(seeds)
     ]
     with pytest.raises(SystemExit) as stopped:
-        cells.rows(found, COLUMNS)
+        cells.measure_cells(found, COLUMNS)
     lines = str(stopped.value).splitlines()
     assert lines == [
         "sqrtdk: 1 of 4 cells failed:",
@@ -76,5 +78,5 @@ def test_what_is_no_fault_of_the_numbers_has_its_traceback(capsys) -> None:
         raise KeyError("loss")
 
     with pytest.raises(SystemExit, match="seed=3: KeyError: 'loss'"):
-        cells.rows([({"seed": 3}, measure)], COLUMNS)
+        cells.measure_cells([({"seed": 3}, measure)], COLUMNS)
     assert "Traceback" in capsys.readouterr().err

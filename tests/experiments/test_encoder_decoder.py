@@ -25,12 +25,12 @@ SLAB = {
 
 
 def rows(**changes: object) -> list[tables.Row]:
-    return cells.rows(encoder_decoder.cells(SLAB | changes), encoder_decoder.COLUMNS)
+    return cells.measure_cells(encoder_decoder.cells(SLAB | changes), encoder_decoder.COLUMNS)
 
 
 def reaches(**changes: object) -> list[tables.Row]:
     slab = {name: value for name, value in SLAB.items() if name != "log_every"}
-    return cells.rows(reach.cells(slab | changes), reach.COLUMNS)
+    return cells.measure_cells(reach.cells(slab | changes), reach.COLUMNS)
 
 
 def pick(found: Iterable[tables.Row], **at: Any) -> list[tables.Row]:
@@ -175,14 +175,14 @@ def test_memory_bounds_what_the_seeds_trained_together_take(
 ) -> None:
     import tracemalloc
 
-    seeds = [0, encoder_decoder.TOGETHER]
+    seeds = [0, encoder_decoder.SEEDS_PER_BATCH]
     # A few steps beyond one chunk, where the next one is drawn.
     monkeypatch.setattr(recall, "CHUNK", 8)
     slab = SLAB | sizes | {"reader": [reader], "steps": 9, "log_every": 9, "seeds": seeds}
     if experiment is reach:
         del slab["log_every"]
     tracemalloc.start()
-    cells.rows(experiment.cells(slab), experiment.COLUMNS)
+    cells.measure_cells(experiment.cells(slab), experiment.COLUMNS)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     # As in `test_scaling`: not far below, because the estimate refuses a run before it starts;

@@ -21,7 +21,7 @@ def rows(**changes: object) -> list[tables.Row]:
         "scaling": {"on": {"rule": "power", "exponent": 0.5}},
         "seeds": [0, 1],
     }  # fmt: skip
-    return cells.rows(precision.cells(slab | changes), precision.COLUMNS)
+    return cells.measure_cells(precision.cells(slab | changes), precision.COLUMNS)
 
 
 def test_a_score_above_the_largest_half_overflows_and_scaling_first_prevents_it() -> None:

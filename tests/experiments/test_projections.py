@@ -19,7 +19,7 @@ SLAB: dict[str, Any] = {
 
 
 def rows(**changes: Any) -> list[tables.Row]:
-    return cells.rows(projections.cells(SLAB | changes), projections.COLUMNS)
+    return cells.measure_cells(projections.cells(SLAB | changes), projections.COLUMNS)
 
 
 def setting(relation: str = "turned", runs: int = 2) -> tuple[model.Task, model.Weights]:

@@ -158,7 +158,7 @@ def perturbed(
         into = parameters["e_key"][runs, data.keys[:, later]] + parameters["b_h"]
         into = into + parameters["e_value"][runs, data.values[:, later]]
         states[:, later] = np.tanh(into + states[:, later - 1] @ parameters["w_h"])
-    return experiments_model.read(reader, parameters, states, data.question).logits
+    return experiments_model.read_out(reader, parameters, states, data.question).logits
 
 
 @pytest.mark.parametrize(("reader", "length"), CASES)
@@ -178,9 +178,9 @@ def test_the_jacobian_by_each_state_is_a_finite_difference(reader, length):
         assert_allclose(norms[:, t], expected, atol=1e-9)
 
 
-@pytest.mark.parametrize("few", [0, experiments_model.FEW])
+@pytest.mark.parametrize("few", [0, experiments_model.ONE_HOT_MAX])
 def test_sums_by_symbol_are_those_of_a_loop(few, monkeypatch):
-    monkeypatch.setattr(experiments_model, "FEW", few)
+    monkeypatch.setattr(experiments_model, "ONE_HOT_MAX", few)
     symbols, rows = sequences().keys, normal(N_RUNS, LENGTH * BATCH, N)
     expected = np.zeros((N_RUNS, N_KEYS + 1, N))
     for run, row in np.ndindex(N_RUNS, LENGTH * BATCH):
@@ -190,10 +190,10 @@ def test_sums_by_symbol_are_those_of_a_loop(few, monkeypatch):
     assert_allclose(found, expected, atol=100 * EPS[np.float64])
 
 
-@pytest.mark.parametrize("few", [0, experiments_model.FEW])
+@pytest.mark.parametrize("few", [0, experiments_model.ONE_HOT_MAX])
 @pytest.mark.parametrize("reader", READERS)
 def test_a_run_does_not_depend_on_the_runs_beside_it(reader, few, monkeypatch):
-    monkeypatch.setattr(experiments_model, "FEW", few)
+    monkeypatch.setattr(experiments_model, "ONE_HOT_MAX", few)
     # Small blocks, so that the additive score is cut as it is at large widths.
     monkeypatch.setattr(experiments_model, "BLOCK", BATCH * D_K)
     parameters, data = model(reader, n_runs=3), sequences(n_runs=3)

@@ -29,7 +29,7 @@ SLAB = {**SIZES, "d_v": 3, "dtype": "float64", "scaling": RULES, "seeds": [0, 2]
 
 def rows(law: str, **change: object) -> list[dict[str, object]]:
     slab = SLAB | {"inputs": {law: LAWS[law]}} | change
-    return cells.rows(related.cells(slab), related.COLUMNS)
+    return cells.measure_cells(related.cells(slab), related.COLUMNS)
 
 
 @pytest.mark.parametrize("law", LAWS)
@@ -49,7 +49,7 @@ def test_the_columns_of_scaling_come_first_and_have_its_numbers() -> None:
     names = [column.name for column in scaling.COLUMNS]
     assert [column.name for column in related.COLUMNS][: len(names)] == names
     slab = SLAB | {"inputs": {"gaussian": LAWS["gaussian"]}}
-    plain = cells.rows(scaling.cells(slab), scaling.COLUMNS)
+    plain = cells.measure_cells(scaling.cells(slab), scaling.COLUMNS)
     assert [{name: row[name] for name in names} for row in rows("gaussian")] == plain
 
 
@@ -168,7 +168,7 @@ def test_unrelated_weights_have_the_exact_mean() -> None:
     # Under the gaussian law a key like any other gets 1/n_k on average, and its square E Σp²/n_k.
     made = [
         row["match_weight"]
-        for row in cells.rows(
+        for row in cells.measure_cells(
             related.cells(
                 SLAB | {"inputs": {"gaussian": LAWS["gaussian"]}, "seeds": [0, 400],
                         "scaling": {"on": RULES["on"]}}

@@ -43,7 +43,7 @@ def slab(**changes: object) -> dict[str, object]:
 
 
 def rows(**changes: object) -> list[tables.Row]:
-    return cells.rows(scaling.cells(slab(**changes)), scaling.COLUMNS)
+    return cells.measure_cells(scaling.cells(slab(**changes)), scaling.COLUMNS)
 
 
 def test_the_columns_and_their_order_are_the_contract() -> None:
@@ -182,7 +182,7 @@ def test_memory_bounds_what_a_cell_takes(rule: str) -> None:
 
     sizes = slab(d_k=512, n_k=384, n_q=256, d_v=64, scaling={rule: NAMED[rule]})
     tracemalloc.start()
-    cells.rows(scaling.cells(sizes | {"seeds": [0, 1]}), scaling.COLUMNS)
+    cells.measure_cells(scaling.cells(sizes | {"seeds": [0, 1]}), scaling.COLUMNS)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     # The estimate refuses a run before it starts, so it must not be far below the truth; above

@@ -43,7 +43,7 @@ SLAB: dict[str, Any] = {
 
 
 def rows(**changes: Any) -> list[tables.Row]:
-    return cells.rows(training.cells(SLAB | changes), training.COLUMNS)
+    return cells.measure_cells(training.cells(SLAB | changes), training.COLUMNS)
 
 
 def as_text(found: list[tables.Row], **at: Any) -> list[str]:
@@ -129,7 +129,7 @@ def test_only_the_first_row_has_a_noise_ratio_and_steps_count_from_reaching() ->
         assert math.isnan(row["grad_snr"]) == (row["step"] > 0)
         if not math.isnan(row["steps_to_90"]):
             assert row["steps_to_90"] <= row["step"]
-        if row["accuracy"] >= training.LEVEL:
+        if row["accuracy"] >= training.LEARNT_ACCURACY:
             assert row["steps_to_90"] <= row["step"]
     assert any(row["steps_to_90"] > 0 for row in rows(steps=200, loss="weights"))
 
@@ -196,7 +196,7 @@ def test_memory_is_what_the_runs_of_a_seed_take(optimizer: str, changes: dict[st
 
     slab = SLAB | {"optimizer": optimizer, "steps": 8, "seeds": [0, 1]} | changes
     tracemalloc.start()
-    cells.rows(training.cells(slab), training.COLUMNS)
+    cells.measure_cells(training.cells(slab), training.COLUMNS)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     # The estimate refuses a run before it starts, so it must not be far below the truth; above
@@ -438,7 +438,7 @@ def test_twins_of_a_real_run_are_the_runs_of_the_table() -> None:
     # At d_k = 16 the factors are powers of two, and Adam rounds alike; at 64 it amplifies rounding.
     adam = found[found["optimizer"] == "adam"]
     assert adam.loc[adam["d_k"] == 16, "difference"].max() == 0
-    assert adam["difference"].max() < training_claims.SAME
+    assert adam["difference"].max() < training_claims.SAME_LOSS_RTOL
 
 
 def test_no_twins_without_the_arm_that_they_are_twins_of() -> None:
@@ -794,7 +794,7 @@ def test_the_workflow_makes_the_tables_and_judges_them(tmp_path: Path) -> None:
     settings = {
         name: value[0] if isinstance(value, list) else value for name, value in slab.items()
     }
-    by_hand = cells.rows(
+    by_hand = cells.measure_cells(
         training.cells(settings | {"learning_rate": [0.1], "seeds": [5, 6]}), training.COLUMNS
     )
     lines = (folder / "training/runs.csv").read_text(encoding="utf-8").splitlines()

@@ -146,7 +146,9 @@ def draw_errors(numbers: list[float]) -> list[float]:
 
 def table(seed: int = 42) -> list[tables.Row]:
     """The rows that the experiment measures."""
-    return cells.rows(worked_example.cells({"seeds": [seed, seed + 1]}), worked_example.COLUMNS)
+    return cells.measure_cells(
+        worked_example.cells({"seeds": [seed, seed + 1]}), worked_example.COLUMNS
+    )
 
 
 def test_the_draw_is_that_of_the_legacy_generator_in_the_chapters_order() -> None:

@@ -801,7 +801,9 @@ def test_the_command_writes_each_figure_in_the_inks_of_the_page(experiment, tmp_
     if experiment == "precision":
         found, schemas = {"summary": precision_table((64,))}, {"summary": PRECISION}
     if experiment == "worked_example":
-        rows = cells.rows(worked_example.cells({"seeds": [42, 43]}), worked_example.COLUMNS)
+        rows = cells.measure_cells(
+            worked_example.cells({"seeds": [42, 43]}), worked_example.COLUMNS
+        )
         found, schemas = {"runs": pd.DataFrame(rows)}, {"runs": worked_example.COLUMNS}
     if experiment == "training":
         found, schemas = learned.tables(), learned.SCHEMAS
@@ -809,8 +811,10 @@ def test_the_command_writes_each_figure_in_the_inks_of_the_page(experiment, tmp_
         run = compose.compose(["grid=smoke", "experiments=projections", "steps=8"], {})
         rows = [
             row
-            for slab in planning.slabs(run.settings["projections"], projections.WITHIN)
-            for row in cells.rows(projections.cells(slab | {"seeds": [0, 2]}), projections.COLUMNS)
+            for slab in planning.slabs(run.settings["projections"], projections.BATCHED_AXES)
+            for row in cells.measure_cells(
+                projections.cells(slab | {"seeds": [0, 2]}), projections.COLUMNS
+            )
         ]
         runs = pd.DataFrame(rows, columns=[column.name for column in projections.COLUMNS])
         found = {"summary": pd.DataFrame(summary.summarize(runs, projections.COLUMNS, {}))}

@@ -29,7 +29,7 @@ def measured() -> list[tables.Row]:
                 "d_k": d_k, "n_k": n_k, "n_q": 64, "d_v": 64, "dtype": "float64",
                 "inputs": {"gaussian": {"law": "gaussian"}}, "scaling": RULES, "seeds": [0, 2],
             }  # fmt: skip
-            found += cells.rows(scaling.cells(slab), scaling.COLUMNS)
+            found += cells.measure_cells(scaling.cells(slab), scaling.COLUMNS)
     return found
 
 

@@ -666,7 +666,7 @@ def test_dictionary_and_downloads_have_every_table(tmp_path: Path) -> None:
         for column in columns:
             assert column.name in said
             assert plain(column.meaning) in said
-    for key in scaling.KEYS:
+    for key in scaling.CONFIG_KEYS:
         assert plain(key.meaning) in said
     files = {row[0]: row[1:] for row in cells_of(text, "downloads")}
     assert set(files) == {*known, "config.yaml", "provenance.json"}
@@ -881,7 +881,7 @@ def test_a_block_has_the_distances_that_its_sources_have_and_only_some_of_many(
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_a_row_is_said_to_be_a_cell_where_cells_have_one(name: str) -> None:
     module = EXPERIMENTS[name]
-    keys = {key.name for key in module.keys if key.axis}
+    keys = {key.name for key in module.config_keys if key.axis}
     more = {column.name for column in module.columns if column.axis} - keys
     note = dictionary.known([name])[f"{name}/runs.csv"].note
     assert (note == "One row per cell.") == (not more)

@@ -33,7 +33,7 @@ def cells(plan: planning.Plan, paths: Any) -> list[tuple[int, str, int]]:
 
 def compute(plan: planning.Plan) -> None:
     for path in plan.missing:
-        shard_files.write_sealed(path, plan.shards[path], [], COLUMNS)
+        shard_files.write_shard(path, plan.shards[path], [], COLUMNS)
 
 
 def plan(folder: Path, wanted: dict[str, Any], size: int = 4) -> planning.Plan:

@@ -60,14 +60,14 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path: Path) -> None
 
 def sealed(folder: Path) -> Path:
     path = folder / "shard.csv"
-    shard_files.write_sealed(path, SLAB, [row(), row(d_k=16)], COLUMNS)
+    shard_files.write_shard(path, SLAB, [row(), row(d_k=16)], COLUMNS)
     return path
 
 
 def test_a_shard_reads_back_as_the_text_that_was_written(tmp_path: Path) -> None:
     path = sealed(tmp_path)
     assert shard_files.read_slab(path) == SLAB
-    assert shard_files.read_sealed(path, COLUMNS) == [
+    assert shard_files.read_shard(path, COLUMNS) == [
         ["2", "off", "0.1", "0.5"],
         ["16", "off", "0.1", "0.5"],
     ]
@@ -92,12 +92,12 @@ def test_any_damage_to_a_shard_is_noticed_and_named(tmp_path: Path, damage: obje
     path = sealed(tmp_path)
     path.write_text(damage(path.read_text(encoding="utf-8")), encoding="utf-8")
     with pytest.raises(tables.TableError, match=r"shard\.csv is damaged"):
-        shard_files.read_sealed(path, COLUMNS)
+        shard_files.read_shard(path, COLUMNS)
 
 
 def test_a_shard_of_another_schema_is_refused(tmp_path: Path) -> None:
     with pytest.raises(tables.TableError, match="columns of another version"):
-        shard_files.read_sealed(sealed(tmp_path), COLUMNS[:-1])
+        shard_files.read_shard(sealed(tmp_path), COLUMNS[:-1])
 
 
 def test_a_failing_cell_does_not_stop_the_others_and_is_named() -> None:
@@ -112,7 +112,7 @@ def test_a_failing_cell_does_not_stop_the_others_and_is_named() -> None:
     ]
     said = r"1 of 3 cells failed:\nd_k=2 scaling=off: ZeroDivisionError: "
     with pytest.raises(SystemExit, match=said):
-        cells.rows(bad, COLUMNS)
+        cells.measure_cells(bad, COLUMNS)
     assert measured == [-1.0, 1.0]
 
 
@@ -127,7 +127,7 @@ def test_a_rule_of_the_same_name_in_an_old_shard_is_not_the_grids(tmp_path: Path
     path = tmp_path / "shard.csv"
     slab = {"d_k": 2, "scaling": {"a": {"value": 1}, "b": {"value": 2}}, "seeds": [0, 1]}
     both = [row() | {"scaling": name} for name in ("a", "b")]
-    shard_files.write_sealed(path, slab, both, COLUMNS)
+    shard_files.write_shard(path, slab, both, COLUMNS)
     settings = {"d_k": [2], "scaling": {"a": {"value": 1}, "b": {"value": 3}}}
     found = merge.rows_of(path, slab, settings, COLUMNS)
     assert [fields[1] for fields in found] == ["a"]
@@ -145,12 +145,12 @@ def test_a_table_that_was_changed_after_it_was_written_is_told_from_one_that_was
 ) -> None:
     path = tmp_path / "runs.csv"
     assert not guards.is_changed(path)
-    guards.write_guarded(path, "a\n1\n")
+    guards.write_with_checksum(path, "a\n1\n")
     assert path.read_text(encoding="utf-8") == "a\n1\n"
     assert not guards.is_changed(path)
     path.write_text("a\n2\n", encoding="utf-8")
     assert guards.is_changed(path)
-    guards.write_guarded(path, "a\n2\n")
+    guards.write_with_checksum(path, "a\n2\n")
     assert not guards.is_changed(path)
     path.unlink()
     assert not guards.is_changed(path)
@@ -160,8 +160,8 @@ def test_of_every_file_that_was_changed_the_folder_tells_and_nothing_reads_it(
     tmp_path: Path,
 ) -> None:
     figure, table = tmp_path / "figures/one.png", tmp_path / "runs.csv"
-    guards.write_guarded(figure, b"\x89PNG")
-    guards.write_guarded(table, "d_k\n1\n")
+    guards.write_with_checksum(figure, b"\x89PNG")
+    guards.write_with_checksum(table, "d_k\n1\n")
     assert guards.changed(tmp_path) == []
     figure.write_bytes(b"\x89PNH")
     table.write_text("d_k\n2\n", encoding="utf-8")
@@ -186,7 +186,7 @@ def test_a_table_without_a_digest_is_taken_as_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize("guard", [b"", b"\xff\xfe", b"x"])
 def test_a_digest_that_cannot_be_one_tells_of_a_change(tmp_path: Path, guard: bytes) -> None:
     path = tmp_path / "runs.csv"
-    guards.write_guarded(path, "a\n1\n")
+    guards.write_with_checksum(path, "a\n1\n")
     (tmp_path / ".runs.csv.sha256").write_bytes(guard)
     assert guards.is_changed(path)
     (tmp_path / "folder.csv").mkdir()

@@ -41,11 +41,11 @@ def ends(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     Path("results").mkdir()
 
 
-@pytest.mark.parametrize("number", disk.ANSWERS)
+@pytest.mark.parametrize("number", disk.MESSAGES)
 def test_a_fault_of_a_disk_is_one_line_with_its_place_and_what_to_do(number: int) -> None:
     error = OSError(number, os.strerror(number), "/results/x.csv")
     for text in (str(error), f"WorkflowError:\nCould not do it ({error}).\nSee the manual."):
-        line = disk.fault(text)
+        line = disk.explain_os_error(text)
         assert line is not None
         assert "\n" not in line
         assert line.startswith("sqrtdk: ")
@@ -54,14 +54,14 @@ def test_a_fault_of_a_disk_is_one_line_with_its_place_and_what_to_do(number: int
 
 
 def test_a_fault_without_a_place_is_one_of_the_folder_of_the_run() -> None:
-    line = disk.fault(str(OSError(errno.ENOSPC, "No space left on device")))
+    line = disk.explain_os_error(str(OSError(errno.ENOSPC, "No space left on device")))
     assert line is not None
     assert line.startswith(f"sqrtdk: the disk of {Path.cwd()} is full; ")
 
 
 @pytest.mark.parametrize("text", ["", "[Errno x]", str(OSError(errno.ENOENT, "No such file"))])
 def test_other_errors_are_not_the_disks(text: str) -> None:
-    assert disk.fault(text) is None
+    assert disk.explain_os_error(text) is None
 
 
 @pytest.mark.parametrize("call", ["fsync", "chmod", "replace"])
@@ -102,7 +102,7 @@ def test_a_job_that_names_a_file_in_its_last_line_ends_the_run_with_it(
     log = tmp_path / "merge.log"
     log.write_text(f"Traceback (most recent call last):\n  ...\n{last}\n", encoding="utf-8")
     with pytest.raises(SystemExit, match=f"^sqrtdk: {said}"):
-        progress.end_if_hopeless(job_error(log))
+        progress.abort_on_fatal(job_error(log))
 
 
 @pytest.mark.usefixtures("ends")
@@ -111,10 +111,10 @@ def test_a_job_that_could_not_say_why_ends_the_run_where_the_disk_is_full(
 ) -> None:
     log = Path("results/none.log")
     # An error of the program's own, with room on the disk, is Snakemake's to tell.
-    progress.end_if_hopeless(job_error(log))
+    progress.abort_on_fatal(job_error(log))
     monkeypatch.setattr(tempfile, "TemporaryFile", failing(errno.ENOSPC))
     with pytest.raises(SystemExit, match=r"^sqrtdk: the disk of .*/results is full"):
-        progress.end_if_hopeless(job_error(log))
+        progress.abort_on_fatal(job_error(log))
 
 
 @pytest.mark.usefixtures("ends")
@@ -122,18 +122,18 @@ def test_an_error_of_snakemakes_own_files_ends_the_run(monkeypatch: pytest.Monke
     text = "Failed to set marker file ([Errno 28] No space left on device)."
     record = logging.LogRecord("", logging.WARNING, "", 0, text, None, None)
     with pytest.raises(SystemExit, match=f"^sqrtdk: the disk of {Path.cwd()} is full"):
-        progress.end_if_hopeless(record)
+        progress.abort_on_fatal(record)
     # As an error before the Snakefile is read it is one of a file that the command line names.
     vars(record)["event"] = LogEvent.ERROR
-    monkeypatch.setattr(progress.Expected, "read", False)
-    progress.end_if_hopeless(record)
+    monkeypatch.setattr(progress.RunState, "read", False)
+    progress.abort_on_fatal(record)
 
 
 @pytest.mark.usefixtures("ends")
 def test_a_changed_file_is_refused_also_where_nothing_is_to_be_done(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(progress.Expected, "refusal", "sqrtdk: x.csv was changed")
+    monkeypatch.setattr(progress.RunState, "refusal", "sqrtdk: x.csv was changed")
     text = "Nothing to be done (all requested files are present and up to date)."
     record = logging.LogRecord("", logging.INFO, "", 0, text, None, None)
     handler = object.__new__(progress.LogHandler)
@@ -154,11 +154,11 @@ class FullDisk:
 
 @pytest.mark.usefixtures("ends")
 def test_a_log_of_progress_on_a_full_disk_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress.Expected, "log", FullDisk())
+    monkeypatch.setattr(progress.RunState, "log", FullDisk())
     handler = object.__new__(progress.LogHandler)
     handler.began = handler.done = handler.total = 0.0
     with pytest.raises(SystemExit, match=r"is full; make room"):
-        handler.tell(1, 2)
+        handler.print_progress(1, 2)
 
 
 def test_by_hand_a_full_disk_is_one_line(
@@ -172,7 +172,7 @@ def test_by_hand_a_full_disk_is_one_line(
     said = capsys.readouterr().err
     assert said == "sqrtdk: cannot write to standard output: No space left on device\n"
     with pytest.raises(SystemExit):
-        errors.answer(OSError(errno.ENOSPC, "No space left on device", "/x/rows.csv"))
+        errors.exit_with(OSError(errno.ENOSPC, "No space left on device", "/x/rows.csv"))
     assert capsys.readouterr().err.startswith("sqrtdk: the disk of /x/rows.csv is full; ")
 
 

@@ -118,7 +118,7 @@ def test_without_locks_what_gives_no_sign_of_life_holds_nothing(
 ) -> None:
     path = tmp_path / ".lock.held.1"
     path.write_text(holder, encoding="utf-8")
-    before = time.time() - lock.SILENCE - 5
+    before = time.time() - lock.STALE_S - 5
     os.utime(path, (before, before))
     lock.take(tmp_path)
     assert held(tmp_path) == {".lock.held.2": ME}
@@ -180,7 +180,7 @@ def test_without_locks_an_ending_run_releases_its_own_lock_only(tmp_path: Path, 
 def test_without_locks_a_run_gives_signs_of_life_until_it_releases_the_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lock, "BEAT", 0.01)
+    monkeypatch.setattr(lock, "HEARTBEAT_S", 0.01)
     monkeypatch.setattr(atexit, "register", (registered := []).append)
     others = set(threading.enumerate())
     lock.take(tmp_path)
@@ -418,20 +418,20 @@ def test_links_that_lead_out_are_found_and_others_are_not(tmp_path: Path) -> Non
     results, outside = tmp_path / "results", tmp_path / "outside"
     (results / "mine/scaling").mkdir(parents=True)
     outside.mkdir()
-    assert guards.links_out(results, [results / "mine", results / "absent"]) is None
+    assert guards.escaping_symlink(results, [results / "mine", results / "absent"]) is None
     (results / "mine/figures").symlink_to(results / "mine/scaling")
-    assert guards.links_out(results, [results / "mine"]) is None
+    assert guards.escaping_symlink(results, [results / "mine"]) is None
     (results / "mine/related").symlink_to(outside)
-    assert guards.links_out(results, [results / "mine"]) == results / "mine/related"
+    assert guards.escaping_symlink(results, [results / "mine"]) == results / "mine/related"
     (results / "mine/related").unlink()
     (results / "mine/scaling/runs.csv").symlink_to(outside / "precious.csv")
-    assert guards.links_out(results, [results / "mine"]) == results / "mine/scaling/runs.csv"
+    assert guards.escaping_symlink(results, [results / "mine"]) == results / "mine/scaling/runs.csv"
     (results / "mine/scaling/runs.csv").unlink()
     (results / "other").symlink_to(outside)
-    assert guards.links_out(results, [results / "other"]) == results / "other"
+    assert guards.escaping_symlink(results, [results / "other"]) == results / "other"
     # The whole folder may be somewhere else: on a larger disk, for example.
     (tmp_path / "link").symlink_to(results)
-    assert guards.links_out(tmp_path / "link", [tmp_path / "link/mine"]) is None
+    assert guards.escaping_symlink(tmp_path / "link", [tmp_path / "link/mine"]) is None
 
 
 def test_a_lock_that_is_a_link_is_refused_and_what_it_leads_to_is_kept(tmp_path: Path) -> None:

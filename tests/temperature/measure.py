@@ -15,10 +15,10 @@ from sqrtdk.storage.tables import Row
 
 TEMPERATURE = Key("temperature", "number", "What the scores are divided by, beside √d_k.")
 
-KEYS = (schema.D_K, schema.N_K, TEMPERATURE, schema.SEED)
+CONFIG_KEYS = (schema.D_K, schema.N_K, TEMPERATURE, schema.SEED)
 
 COLUMNS = (
-    *(schema.axis_column(key) for key in KEYS),
+    *(schema.axis_column(key) for key in CONFIG_KEYS),
     Column("entropy", "Entropy of the weights of a query, mean over queries.", "nats"),
 )
 

@@ -66,7 +66,7 @@ def measured() -> pd.DataFrame:
         row
         for d_k in SETTINGS["d_k"]
         for n_k in SETTINGS["n_k"]
-        for row in cells.rows(
+        for row in cells.measure_cells(
             scaling.cells(
                 slab | {"d_k": d_k, "n_k": n_k, "scaling": SETTINGS["scaling"], "seeds": [0, 60]}
             ),

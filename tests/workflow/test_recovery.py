@@ -32,27 +32,27 @@ def marked(path: Path, longest: int = 255) -> Path:
 @pytest.mark.parametrize("longest", [255, 20])
 def test_a_whole_shard_is_finished_whatever_snakemake_saw(here: Path, longest: int) -> None:
     path = SHARDS / "scaling/dk4~é.csv"
-    shard_files.write_sealed(path, {"seeds": [0, 1]}, [{"seed": 0}], COLUMNS)
+    shard_files.write_shard(path, {"seeds": [0, 1]}, [{"seed": 0}], COLUMNS)
     marker = marked(path, longest)
-    recovery.keep_finished(SHARDS)
+    recovery.unmark_finished(SHARDS)
     assert not marker.exists()
 
 
 def test_what_is_not_a_whole_shard_is_made_again(here: Path) -> None:
     half, absent = SHARDS / "scaling/half.csv", SHARDS / "scaling/absent.csv"
-    shard_files.write_sealed(half, {"seeds": [0, 1]}, [{"seed": 0}], COLUMNS)
+    shard_files.write_shard(half, {"seeds": [0, 1]}, [{"seed": 0}], COLUMNS)
     half.write_bytes(half.read_bytes()[:-9])
     table = Path("results/default/scaling/runs.csv")
-    shard_files.write_sealed(table, {"seeds": [0, 1]}, [{"seed": 0}], COLUMNS)
+    shard_files.write_shard(table, {"seeds": [0, 1]}, [{"seed": 0}], COLUMNS)
     markers = [marked(path) for path in (half, absent, table)]
     other = recovery.MARKERS / "migration_underway"
     other.touch()
-    recovery.keep_finished(SHARDS)
+    recovery.unmark_finished(SHARDS)
     assert all(marker.exists() for marker in (*markers, other))
 
 
 def test_without_snakemakes_records_there_is_nothing_to_do(here: Path) -> None:
-    recovery.keep_finished(SHARDS)
+    recovery.unmark_finished(SHARDS)
     assert not list(here.iterdir())
 
 

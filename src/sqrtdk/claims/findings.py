@@ -18,7 +18,7 @@ from sqrtdk.stats.decisions import (
     steady,
     up_to,
 )
-from sqrtdk.stats.intervals import Estimate, MissingError, spread
+from sqrtdk.stats.intervals import Estimate, MissingError, evenly_spaced
 from sqrtdk.stats.series import WholeTable
 from sqrtdk.stats.wording import format_estimate, format_number
 from sqrtdk.theory import expectations
@@ -26,7 +26,7 @@ from sqrtdk.theory import expectations
 CHAPTER_D_K = 64
 """The d_k that the chapter names, and the usual size of an attention head."""
 
-SHOWN = 4
+MAX_SERIES = 4
 """Series written out in a claim's text; a large grid has hundreds. The verdict is of all."""
 
 SLOPE_TOLERANCE, ONE_HOT, STABLE, FACTOR = 0.05, 0.9, 0.10, 2
@@ -85,10 +85,10 @@ class Finding(NamedTuple):
 
 
 def abbreviate(texts: list[str], what: str) -> list[str]:
-    """Return at most `SHOWN` of the texts, evenly spaced, and how many more there are."""
-    if len(texts) <= SHOWN:
+    """Return at most `MAX_SERIES` of the texts, evenly spaced, and how many more there are."""
+    if len(texts) <= MAX_SERIES:
         return texts
-    return [*spread(texts, SHOWN), f"{len(texts) - SHOWN} more {what}"]
+    return [*evenly_spaced(texts, MAX_SERIES), f"{len(texts) - MAX_SERIES} more {what}"]
 
 
 def at_head(curve: Curve) -> tuple[int, Estimate]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sqrtdk.config.errors import ConfigError, refuse
+from sqrtdk.config.errors import ConfigError, invalid_value
 from sqrtdk.config.limits import check
 from sqrtdk.config.overrides import CONF, blocks_of, check_overrides, grids, overlay
 from sqrtdk.config.resolve import resolve
@@ -31,7 +31,7 @@ def compose(
     if "grid" in values:
         grid = values.pop("grid")
         if grid not in grids():
-            raise refuse("grid", grid, " or ".join(grids()), grids())
+            raise invalid_value("grid", grid, " or ".join(grids()), grids())
         overrides = [*overrides, f"grid={grid}"]
     arguments = check_overrides(overrides, taken=values)
     try:

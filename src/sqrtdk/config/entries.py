@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import UnionType
 from typing import Any, get_args
 
-from sqrtdk.config.errors import ConfigError, join, refuse, unknown
+from sqrtdk.config.errors import ConfigError, invalid_value, join, unknown
 from sqrtdk.config.values import as_word, read_number
 from sqrtdk.core import input_laws, scale_rules
 
@@ -28,19 +28,21 @@ def check_entries(mapping: str, value: object) -> dict[str, dict[str, Any]]:
     """
     word, formulas = FORMULAS[mapping]
     if not isinstance(value, Mapping):
-        raise refuse(mapping, value, "a mapping from name to entry")
+        raise invalid_value(mapping, value, "a mapping from name to entry")
     result = {}
     for given, entry in value.items():
         name = as_word(given)
         where = f"{mapping}.{name}"
         if not (isinstance(name, str) and ENTRY_NAME.fullmatch(name)) or name.lower() in NO_NAMES:
             allowed = "names of letters, digits and '_', at most 32, the first a letter"
-            raise refuse(mapping, name, f"{allowed}; not {join(NO_NAMES)}, which are values")
+            raise invalid_value(mapping, name, f"{allowed}; not {join(NO_NAMES)}, which are values")
         if not isinstance(entry, Mapping):
-            raise refuse(where, entry, f"a mapping such as {{{word}: {next(iter(formulas))}}}")
+            raise invalid_value(
+                where, entry, f"a mapping such as {{{word}: {next(iter(formulas))}}}"
+            )
         formula = str(entry.get(word))
         if formula not in formulas:
-            raise refuse(f"{where}.{word}", formula, " or ".join(formulas), formulas)
+            raise invalid_value(f"{where}.{word}", formula, " or ".join(formulas), formulas)
         has = {
             p.name: p
             for p in inspect.signature(formulas[formula]).parameters.values()
@@ -100,4 +102,4 @@ def _parameter(where: str, value: object, annotation: Any) -> Any:
             allowed += get_args(kind)
             if isinstance(value, str) and value in get_args(kind):
                 return value
-    raise refuse(where, value, " or ".join(allowed))
+    raise invalid_value(where, value, " or ".join(allowed))

@@ -14,7 +14,7 @@ class ConfigError(errors.MistakeError):
     """An invalid configuration; the message is one line for the user."""
 
 
-def refuse(key: str, value: object, allowed: str, known: Iterable[str] = ()) -> ConfigError:
+def invalid_value(key: str, value: object, allowed: str, known: Iterable[str] = ()) -> ConfigError:
     """Return the error for a bad value: key, value, what is allowed and the nearest name."""
     return ConfigError(
         f"{key}: {errors.shorten(value)} is not allowed; allowed: {allowed}{_hint(value, known)}"

@@ -27,7 +27,7 @@ def text() -> str:
             # Half an experiment, whose file in conf/experiment/ is still to be written.
             continue
         lines += ["", f"Experiment {name}: {module.title}", ""]
-        for key in module.keys:
+        for key in module.config_keys:
             defaults = [f"{grid}: {_default(run, name, key)}" for grid, run in grids.items()]
             lines += _entry(key, defaults)
             if key.name == "seed":

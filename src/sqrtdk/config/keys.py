@@ -20,17 +20,19 @@ RUN_KEYS = {
 
 def flat_keys() -> set[str]:
     """Return every key that some experiment has, as it is typed on the command line."""
-    return {key.name for module in EXPERIMENTS.values() for key in module.keys} | {SEEDS}
+    return {key.name for module in EXPERIMENTS.values() for key in module.config_keys} | {SEEDS}
 
 
 def names_of_keys(experiment: str) -> set[str]:
     """Return the names of an experiment's keys."""
-    return {key.name for key in EXPERIMENTS[experiment].keys} | {SEEDS}
+    return {key.name for key in EXPERIMENTS[experiment].config_keys} | {SEEDS}
 
 
 def has_key(experiment: str, key: str) -> bool:
     """Return whether an experiment has a key."""
-    return ("seed" if key == SEEDS else key) in {k.name for k in EXPERIMENTS[experiment].keys}
+    return ("seed" if key == SEEDS else key) in {
+        k.name for k in EXPERIMENTS[experiment].config_keys
+    }
 
 
 def follows_flat(experiment: str, key: str) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sqrtdk.config.entries import given_parameters
-from sqrtdk.config.errors import ConfigError, refuse
+from sqrtdk.config.errors import ConfigError, invalid_value
 from sqrtdk.config.run import Run
 from sqrtdk.config.values import FACTORS
 from sqrtdk.core import scale_rules
@@ -38,7 +38,7 @@ def check_formulas(run: Run) -> None:
                 f"scale_rules.{name}: {error}{given_parameters(entry, 'rule')} {_at(sizes)}"
             ) from None
         if EXPERIMENTS[experiment].scalar_scale_only and not scale_rules.is_factor(entry):
-            raise refuse("scaling", name, f"for {experiment}, {FACTOR_RULES}")
+            raise invalid_value("scaling", name, f"for {experiment}, {FACTOR_RULES}")
 
 
 def _check_factors(run: Run) -> None:
@@ -116,7 +116,7 @@ def check_memory(run: Run) -> None:
             continue
         sizes = {
             key.name: max(settings[key.name]) if key.axis else settings[key.name]
-            for key in module.keys
+            for key in module.config_keys
             if key.kind == "whole" and key.name != "seed"
         }
         # Some experiments measure the cells of a slab together, so pass those axes as well.
@@ -126,7 +126,7 @@ def check_memory(run: Run) -> None:
             # Name the size that would save the most memory if it were 1.
             key = min(sizes, key=lambda size: memory_of(sizes | lists | {size: 1}))
             at_most = ", ".join(f"{n}={v}" for n, v in sizes.items() if n != key)
-            raise refuse(
+            raise invalid_value(
                 key,
                 sizes[key],
                 f"what fits into memory: one cell with {at_most} needs {_gib(need)}, "

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sqrtdk.config.entries import FORMULAS
-from sqrtdk.config.errors import ConfigError, given_twice, nested, refuse, unknown
+from sqrtdk.config.errors import ConfigError, given_twice, invalid_value, nested, unknown
 from sqrtdk.config.keys import RUN_KEYS, flat_keys, has_key, names_of_keys
 from sqrtdk.config.yaml_reader import NAME, check_numbers, read_typed
 from sqrtdk.experiments.registry import EXPERIMENTS
@@ -57,7 +57,7 @@ def check_overrides(
         if override.is_sweep_override():
             _check_sweep(override, line, allowed=sweep)
         if key == "grid" and not override.is_sweep_override() and override.value() not in grids():
-            raise refuse("grid", override.value(), " or ".join(grids()), grids())
+            raise invalid_value("grid", override.value(), " or ".join(grids()), grids())
         if top not in extra:
             check_numbers(key, text)
         if key == "experiment":
@@ -101,12 +101,12 @@ def _check_sweep(override: Any, line: str, *, allowed: bool) -> None:
         raise ConfigError(f"{line}: {needs}; {as_list}")
     values = override.value()
     if isinstance(values, (Glob, IntervalSweep)):
-        raise refuse(key, text, f"values one by one, choice(...) or range(...); {as_list}")
+        raise invalid_value(key, text, f"values one by one, choice(...) or range(...); {as_list}")
     if isinstance(values, RangeSweep) and not _is_countable(values):
         few = f"a range of finite numbers with at most {MOST_SWEPT:,} values"
-        raise refuse(key, text, f"{few}; {as_list}")
+        raise invalid_value(key, text, f"{few}; {as_list}")
     if next(override.sweep_iterator(), None) is None:
-        raise refuse(key, text, f"a sweep of at least one value; {as_list}")
+        raise invalid_value(key, text, f"a sweep of at least one value; {as_list}")
 
 
 def _is_countable(values: Any) -> bool:
@@ -130,7 +130,7 @@ def check_dotted(key: str, value: object, text: str) -> None:
         raise ConfigError(f"{key}: {top} has no keys of its own; allowed: {top}=VALUE")
     if rest and not has_key(top, rest[0]):
         raise unknown(rest[0], names_of_keys(top), f" in {top}")
-    raise refuse(key, value, nested([top, *rest], text))
+    raise invalid_value(key, value, nested([top, *rest], text))
 
 
 def refuse_key(key: str, text: str) -> None:
@@ -139,7 +139,7 @@ def refuse_key(key: str, text: str) -> None:
     if rest and all(rest) and top in {*flat_keys(), *EXPERIMENTS, *RUN_KEYS}:
         value = read_typed(key, text)
         check_dotted(key, value, text)
-        raise refuse(key, value, nested([top, *rest], text))
+        raise invalid_value(key, value, nested([top, *rest], text))
     error = unknown(key, {*flat_keys(), *EXPERIMENTS, *RUN_KEYS})
     raise ConfigError(f"{error}; a key must start with a valid identifier and has no dots")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sqrtdk.config.entries import FORMULAS, check_entries
-from sqrtdk.config.errors import ConfigError, join, refuse, unknown
+from sqrtdk.config.errors import ConfigError, invalid_value, join, unknown
 from sqrtdk.config.keys import RESERVED, RUN_KEYS, flat_keys, follows_flat, has_key, names_of_keys
 from sqrtdk.config.limits import FACTOR_RULES, MOST_SHARD_SEEDS, check_formulas
 from sqrtdk.config.run import SEEDS, Run
@@ -89,7 +89,9 @@ def resolve(composed: Mapping[str, Any], typed: Iterable[str] = ()) -> Run:
                 raise unknown(key, names_of_keys(name), f" in {name}")
         if name in typed:
             built = f"the run builds {join(names)}"
-            raise refuse(name, own[name], f"keys of what is built; {built}; experiments={name}")
+            raise invalid_value(
+                name, own[name], f"keys of what is built; {built}; experiments={name}"
+            )
     if unused:
         notes.append(f"{join(unused)}: not built, so its settings have no effect")
     run = Run(
@@ -126,7 +128,7 @@ def _share_arms(
     refusing = [name for name in narrow if name in wanted and not kept]
     if len(narrow) == len(takers) or refusing:
         allowed = f"for {join(refusing or narrow)}, {FACTOR_RULES}"
-        raise refuse("scaling", left_out[0], allowed)
+        raise invalid_value("scaling", left_out[0], allowed)
     verb = "takes" if len(narrow) == 1 else "take"
     if kept:
         note = f"{join(left_out)} left out of {join(narrow)}, which {verb} {FACTOR_RULES}"
@@ -144,7 +146,9 @@ def _block(experiment: str, value: object, *, axis: bool) -> Mapping[str, Any]:
         return value
     if value is None or axis:
         return {}
-    raise refuse(experiment, value, f"a mapping of its keys such as {experiment}='{{d_k: [16]}}'")
+    raise invalid_value(
+        experiment, value, f"a mapping of its keys such as {experiment}='{{d_k: [16]}}'"
+    )
 
 
 def _run_name(value: object) -> str:
@@ -155,7 +159,7 @@ def _run_name(value: object) -> str:
         words = f"{RUN_KEYS['name'].split(': ')[1]} Not {' or '.join(RESERVED)}"
         if isinstance(value, (bool, float)):
             words += "; a word that reads as a value needs quotes of its own: name='\"1.5\"'"
-        raise refuse("name", value, words)
+        raise invalid_value("name", value, words)
     return value
 
 
@@ -169,13 +173,13 @@ def _chosen(composed: Mapping[str, Any]) -> list[str]:
     """Return the run's experiments, in the order of the configuration."""
     given = composed.get("experiment") or {}
     if not isinstance(given, Mapping):
-        raise refuse("experiment", given, "a mapping from experiment to its keys")
+        raise invalid_value("experiment", given, "a mapping from experiment to its keys")
     blocks = [name for name in given if name not in LEFT_OUT] or list(EXPERIMENTS)
     wanted = composed.get("experiments")
     listed = blocks if wanted is None else to_list("experiments", wanted)
     for name in listed:
         if not isinstance(name, str) or name not in EXPERIMENTS:
-            raise refuse("experiments", name, ", ".join(EXPERIMENTS), EXPERIMENTS)
+            raise invalid_value("experiments", name, ", ".join(EXPERIMENTS), EXPERIMENTS)
     refuse_repeat("experiments", listed)
     return listed
 
@@ -184,7 +188,7 @@ def _experiment(
     name: str, layers: Mapping[str, Mapping[str, Any]], entries: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
     """Return one experiment's settings: later layers override earlier ones, all keys checked."""
-    keys = {key.name: key for key in EXPERIMENTS[name].keys}
+    keys = {key.name: key for key in EXPERIMENTS[name].config_keys}
     merged: dict[str, Any] = {}
     for where, layer in layers.items():
         for key in layer:

@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 
 from sqrtdk.config.entries import FORMULAS
-from sqrtdk.config.errors import refuse
+from sqrtdk.config.errors import invalid_value
 from sqrtdk.experiments.registry import EXPERIMENTS
 
 SEEDS = "seeds"
@@ -29,7 +29,7 @@ class Run:
     def of(self, experiment: str) -> dict[str, Any]:
         """Return the settings of one experiment. Raises ConfigError if the run does not have it."""
         if experiment not in self.settings:
-            raise refuse("experiment", experiment, ", ".join(self.settings), self.settings)
+            raise invalid_value("experiment", experiment, ", ".join(self.settings), self.settings)
         return self.settings[experiment]
 
     def to_yaml(self) -> str:
@@ -42,7 +42,7 @@ class Run:
         entries: dict[str, dict[str, Any]] = {}
         for experiment, settings in self.settings.items():
             block = document[experiment] = {}
-            for key in EXPERIMENTS[experiment].keys:
+            for key in EXPERIMENTS[experiment].config_keys:
                 value = settings[key.name]
                 if key.named_in:
                     entries.setdefault(key.named_in, {}).update(value)

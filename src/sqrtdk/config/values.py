@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from sqrtdk.config.errors import ConfigError, listing, refuse
+from sqrtdk.config.errors import ConfigError, invalid_value, listing
 from sqrtdk.config.yaml_reader import DECIMAL
 from sqrtdk.schema import Key
 
@@ -42,7 +42,7 @@ def to_list(key: str, value: object) -> list[Any]:
     """Return a value as a list. Raises ConfigError for an empty one."""
     values = list(value) if isinstance(value, (list, tuple)) else [value]
     if not values:
-        raise refuse(key, value, "one value or a list that is not empty")
+        raise invalid_value(key, value, "one value or a list that is not empty")
     return values
 
 
@@ -56,14 +56,14 @@ def refuse_repeat(key: str, values: list[Any]) -> None:
 def check_value(key: Key, value: object, entries: Mapping[str, Mapping[str, Any]]) -> Any:
     """Return a key's checked value: sorted for an axis of numbers, with the entries for names."""
     if not key.axis and isinstance(value, (list, tuple)):
-        raise refuse(key.name, value, key.allowed)
+        raise invalid_value(key.name, value, key.allowed)
     given = to_list(key.name, value) if key.axis else [value]
     if key.named_in:
         known = entries[key.named_in]
         names = [str(as_word(item)) for item in given]
         for name in names:
             if name not in known:
-                raise refuse(key.name, name, listing(known), known)
+                raise invalid_value(key.name, name, listing(known), known)
         refuse_repeat(key.name, names)
         if len(names) > MOST_NAMES:
             raise ConfigError(f"{key.name}: {len(names)} names; allowed: at most {MOST_NAMES}")
@@ -71,7 +71,7 @@ def check_value(key: Key, value: object, entries: Mapping[str, Mapping[str, Any]
     if key.kind == "choice":
         for item in given:
             if item not in key.choices:
-                raise refuse(key.name, item, key.allowed, key.choices)
+                raise invalid_value(key.name, item, key.allowed, key.choices)
         checked = given
     else:
         read = _whole if key.kind == "whole" else _positive
@@ -85,7 +85,7 @@ def _whole(key: Key, value: object) -> int:
     number = read_number(value)
     top = math.inf if key.maximum is None else key.maximum
     if number is None or number != int(number) or not key.minimum <= number <= top:
-        raise refuse(key.name, value, key.allowed)
+        raise invalid_value(key.name, value, key.allowed)
     return int(number)
 
 
@@ -93,7 +93,7 @@ def _positive(key: Key, value: object) -> float:
     """Return a finite number above 0."""
     number = read_number(value)
     if number is None or not number > 0:
-        raise refuse(key.name, value, key.allowed)
+        raise invalid_value(key.name, value, key.allowed)
     if not FACTORS[0] <= number <= FACTORS[1]:
-        raise refuse(key.name, value, f"numbers from {FACTORS[0]:g} to {FACTORS[1]:g}")
+        raise invalid_value(key.name, value, f"numbers from {FACTORS[0]:g} to {FACTORS[1]:g}")
     return float(number)

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from sqrtdk.config.errors import ConfigError, given_twice, refuse
+from sqrtdk.config.errors import ConfigError, given_twice, invalid_value
 from sqrtdk.system import errors
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -37,7 +37,7 @@ def read_text(text: str) -> Any:
         try:
             return json.loads(text, object_pairs_hook=_once)
         except RecursionError:
-            raise ConfigError(f"nested more than {DEEPEST} deep") from None
+            raise ConfigError(f"nested more than {MAX_DEPTH} deep") from None
     try:
         _check_events(text)
         loader = Loader(text)
@@ -90,7 +90,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-DEEPEST, MOST = 50, 10_000
+MAX_DEPTH, MAX_ALIASED_VALUES = 50, 10_000
 """Maximum nesting of a configuration, and the maximum number of values after expanding aliases:
 nested aliases grow exponentially and would soon fill the memory."""
 
@@ -104,7 +104,7 @@ def _check_events(text: str) -> None:
         tag = getattr(event, "tag", None)
         if tag is not None:
             allowed = "words, numbers, lists and mappings without tags"
-            raise refuse("tag", tag, allowed)
+            raise invalid_value("tag", tag, allowed)
         if isinstance(event, yaml.AliasEvent):
             if event.anchor not in sizes:
                 raise ConfigError(f"alias *{event.anchor} is undefined or refers to itself")
@@ -120,10 +120,10 @@ def _check_events(text: str) -> None:
         elif isinstance(event, yaml.CollectionEndEvent):
             anchor, before = inside.pop()
             sizes[anchor or ""] = count - before
-        if len(inside) > DEEPEST:
-            raise ConfigError(f"nested more than {DEEPEST} deep")
-        if aliased > MOST:
-            raise ConfigError(f"its aliases expand to more than {MOST} values")
+        if len(inside) > MAX_DEPTH:
+            raise ConfigError(f"nested more than {MAX_DEPTH} deep")
+        if aliased > MAX_ALIASED_VALUES:
+            raise ConfigError(f"its aliases expand to more than {MAX_ALIASED_VALUES} values")
 
 
 DECIMAL = re.compile(
@@ -170,7 +170,7 @@ def check_number(key: str, text: str) -> None:
         allowed = "numbers in decimal digits without leading zeros"
         if key == "name":
             allowed += f'; as a word "{text}" in a file, {key}=\'"{text}"\' on a command line'
-        raise refuse(key, text, allowed)
+        raise invalid_value(key, text, allowed)
 
 
 def check_numbers(key: str, text: str) -> None:

@@ -110,13 +110,13 @@ def block_rows(n_q: int, n_k: int, d: int, *, whole: bool) -> int:
     return min(n_q, max(BLOCK_ROWS, BLOCK_ENTRIES // n, min(d, WHOLE_ENTRIES // n)))
 
 
-def gram_serves(n_rows: int, n_summed: int, d: int) -> bool:
+def prefer_gram(n_rows: int, n_summed: int, d: int) -> bool:
     """Return whether y yᵀ is the cheaper way to the row norms of x y, x [n_rows, n_summed].
 
     The multiplications are counted for two scale rules that share y yᵀ, whatever the number of
     rules is, so that the digits of a rule do not depend on the other ones.
 
-    >>> gram_serves(64, 64, 127), gram_serves(64, 64, 128)
+    >>> prefer_gram(64, 64, 127), prefer_gram(64, 64, 128)
     (False, True)
     """
     return n_summed * d + 2 * n_rows * n_summed <= 2 * n_rows * d
@@ -125,9 +125,9 @@ def gram_serves(n_rows: int, n_summed: int, d: int) -> bool:
 def gram_norms(n_q: int, n_k: int, d_k: int, d_v: int) -> dict[str, bool]:
     """Return whether to use a Gram matrix for the gradient norms of q, k and v."""
     return {
-        "q": gram_serves(n_q, n_k, d_k),
-        "k": gram_serves(n_k, n_q, d_k),
-        "v": gram_serves(n_k, n_q, d_v),
+        "q": prefer_gram(n_q, n_k, d_k),
+        "k": prefer_gram(n_k, n_q, d_k),
+        "v": prefer_gram(n_k, n_q, d_v),
     }
 
 

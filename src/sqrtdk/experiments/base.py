@@ -66,12 +66,12 @@ class Pivot:
 class Experiment:
     """Everything that the engines know of an experiment.
 
-    `keys` are its configuration keys, `columns` those of its runs.csv, and `row` says what a row
-    of that is. `measured_by` is the module whose code the numbers come from. The cells of one slab
-    share their draw over seeds, scale rules and `batched_axes`. `scalar_scale_only` is for one that
-    takes only scale rules that are one factor of d_k and n_k, `has_exact` for columns that theory
-    has expectations of. One that is not `summarised` is an example, not a sample: keys for all
-    experiments leave its numbers alone. `paired` is for ratios of arms that share their draws.
+    `columns` are those of its runs.csv, and `row` says what a row of that is. `measured_by` is the
+    module whose code the numbers come from. The cells of one slab share their draw over seeds,
+    scale rules and `batched_axes`. `scalar_scale_only` is for one that takes only scale rules that
+    are one factor of d_k and n_k, `has_exact` for columns that theory has expectations of. One that
+    is not `summarised` is an example, not a sample: keys for all experiments leave its numbers
+    alone. `paired` is for ratios of arms that share their draws.
     `companion_of` names the experiment whose target builds this one too. `references` is a template
     of literature for the report, `NAME/FILE`; several experiments may share one.
 
@@ -84,7 +84,7 @@ class Experiment:
     title: str
     row: str
     measured_by: str
-    keys: tuple[Key, ...]
+    config_keys: tuple[Key, ...]
     columns: tuple[Column, ...]
     cells: Callable[[Slab], Iterable[Cell]]
     batched_axes: tuple[str, ...] = ()

@@ -13,7 +13,9 @@ Cell = tuple[Row, Callable[[], Row | list[Row]]]
 """A cell's axes, and the function that measures it: one row, or several with further axes."""
 
 
-def rows(cells: Iterable[Cell], columns: Sequence[Column], slab: Row | None = None) -> list[Row]:
+def measure_cells(
+    cells: Iterable[Cell], columns: Sequence[Column], slab: Row | None = None
+) -> list[Row]:
     """Measure all cells; collect failures and report them together.
 
     Raises SystemExit with a line for each cell that failed. Prints a traceback for unexpected
@@ -47,7 +49,7 @@ def _entries(axes: Row, slab: Row | None) -> str:
     return "".join(f"; {one}" for one in [*given, "try less extreme values of its keys"])
 
 
-def shared(compute: Callable[..., Any], *lists: Sequence[Any]) -> Callable[..., Any]:
+def lazy_batch(compute: Callable[..., Any], *lists: Sequence[Any]) -> Callable[..., Any]:
     """Return a lookup that computes the whole batch on first use and then returns single results.
 
     The lookup takes one index for each of `lists`. `compute(*lists)` returns nested lists, one

@@ -20,7 +20,7 @@ from sqrtdk.schema import Column, Key
 WIDTH, HEIGHT = 2.05, 1.9
 """Approximate size of a panel without its labels, in inches."""
 
-MOST = 3
+MAX_PANELS = 3
 """Maximum panels in a row; more wrap, so that a figure is at most about ten inches wide."""
 
 
@@ -107,7 +107,7 @@ def _wrapped(values: list[Any]) -> list[list[Any]]:
     >>> _wrapped([1, 2, 3, 4, 5])
     [[1, 2, 3], [4, 5]]
     """
-    length = math.ceil(len(values) / math.ceil(len(values) / MOST))
+    length = math.ceil(len(values) / math.ceil(len(values) / MAX_PANELS))
     return [values[i : i + length] for i in range(0, len(values), length)]
 
 

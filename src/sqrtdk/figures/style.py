@@ -105,7 +105,7 @@ def save(figure: Figure, folder: Path, name: str) -> None:
             content = buffer.getvalue()
             if suffix == "svg":
                 content = _shorter(content)
-            guards.write_guarded(folder / f"{name}.{suffix}", content)
+            guards.write_with_checksum(folder / f"{name}.{suffix}", content)
 
 
 def _shorter(svg: bytes) -> bytes:

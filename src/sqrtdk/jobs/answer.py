@@ -48,7 +48,7 @@ def main() -> None:
     """Answer the questions of the run whose config is the first argument, into the second path."""
     path = Path(sys.argv[1])
     found = rows(resolve.load(path), path.parent)
-    guards.write_guarded(Path(sys.argv[2]), tables.text(found, COLUMNS))
+    guards.write_with_checksum(Path(sys.argv[2]), tables.text(found, COLUMNS))
 
 
 if __name__ == "__main__":

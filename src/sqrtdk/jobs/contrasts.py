@@ -26,7 +26,7 @@ def main() -> None:
     settings = resolve.load(Path(configuration)).of(experiment)
     schema = EXPERIMENTS[experiment].columns
     found = rows(settings, frames.read(Path(runs), schema), experiment)
-    guards.write_guarded(Path(path), tables.text(found, columns(schema)))
+    guards.write_with_checksum(Path(path), tables.text(found, columns(schema)))
 
 
 if __name__ == "__main__":

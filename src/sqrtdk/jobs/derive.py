@@ -28,7 +28,7 @@ def main() -> None:
         frames.read(folder / f"{one}.csv", schemas.columns(experiment, one)) for one in wanted.needs
     ]
     rows = load(name, wanted.module).rows(settings, *needed)
-    guards.write_guarded(Path(path), tables.text(rows, schemas.columns(experiment, table)))
+    guards.write_with_checksum(Path(path), tables.text(rows, schemas.columns(experiment, table)))
 
 
 if __name__ == "__main__":

@@ -27,13 +27,13 @@ def main() -> None:
     found = points(experiment, settings)
     known = {}
     for name in theory_points.specs(point for _, point in found):
-        shard = shard_files.sound(path.parent.parent.parent / "shards" / "exact" / name)
-        for n_k, d_k, scale, *numbers in shard_files.read_sealed(shard, theory_points.COLUMNS):
+        shard = shard_files.usable_path(path.parent.parent.parent / "shards" / "exact" / name)
+        for n_k, d_k, scale, *numbers in shard_files.read_shard(shard, theory_points.COLUMNS):
             point = Point(int(n_k), float(d_k), float(scale))
             known[point] = Expectations(*map(float, numbers))
     metrics = [column.name for column in EXPERIMENTS[experiment].columns if not column.axis]
     table = rows(found, known, n_qs=settings.get("n_q", []), metrics=metrics)
-    guards.write_guarded(path, tables.text(table, COLUMNS))
+    guards.write_with_checksum(path, tables.text(table, COLUMNS))
 
 
 if __name__ == "__main__":

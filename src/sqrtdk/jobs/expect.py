@@ -20,7 +20,7 @@ def main() -> None:
         raise errors.MistakeError(
             'points: allowed: {"points": [[n_k, d_k, scale], ...]}, all above 0'
         )
-    shard_files.write_sealed(Path(sys.argv[2]), spec, rows(found), COLUMNS)
+    shard_files.write_shard(Path(sys.argv[2]), spec, rows(found), COLUMNS)
 
 
 if __name__ == "__main__":

@@ -69,11 +69,11 @@ def main() -> None:
         kinds = experiment.judged_by if experiment else ("summary",)
         if experiment is None or path.stem not in kinds:
             allowed = f"EXPERIMENT/TABLE.csv, of the tables {' or '.join(kinds)}"
-            raise errors.refuse("table", str(path), allowed)
+            raise errors.invalid_value("table", str(path), allowed)
         schema = schemas.columns(experiment, path.stem)
         found[path.parent.name, path.stem] = frames.read(path, schema)
     rows = claims_table(resolve.load(configuration), {}, found)
-    guards.write_guarded(out, tables.text(rows, COLUMNS))
+    guards.write_with_checksum(out, tables.text(rows, COLUMNS))
 
 
 if __name__ == "__main__":

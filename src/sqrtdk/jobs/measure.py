@@ -54,9 +54,9 @@ def main() -> None:
             raise
         raise errors.MistakeError(f"experiment: {name!r} is not allowed") from None
     slab = errors.read_json(text, "a slab")
-    check_slab(slab, experiment.keys)
-    rows = cells.rows(experiment.cells(slab), experiment.columns, slab)
-    shard_files.write_sealed(Path(path), slab, rows, experiment.columns)
+    check_slab(slab, experiment.config_keys)
+    rows = cells.measure_cells(experiment.cells(slab), experiment.columns, slab)
+    shard_files.write_shard(Path(path), slab, rows, experiment.columns)
 
 
 if __name__ == "__main__":

@@ -78,7 +78,7 @@ def rows_of(
     ]
     return [
         row
-        for row in shard_files.read_sealed(shard, columns)
+        for row in shard_files.read_shard(shard, columns)
         if all(row[place] in values for place, values in axes)
     ]
 
@@ -97,7 +97,7 @@ def main() -> None:
         for shard, slab in plan.shards.items()
         for row in rows_of(shard, slab, settings, columns)
     )
-    guards.write_guarded(path, "".join(merge(rows, columns)))
+    guards.write_with_checksum(path, "".join(merge(rows, columns)))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from sqrtdk.system import command_line
 def main() -> None:
     """Write report.html into the folder of a run."""
     folder = Path(sys.argv[1])
-    guards.write_guarded(folder / "report.html", render(folder))
+    guards.write_with_checksum(folder / "report.html", render(folder))
 
 
 if __name__ == "__main__":

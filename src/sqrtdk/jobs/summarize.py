@@ -19,7 +19,7 @@ def main() -> None:
     schema = EXPERIMENTS[experiment].columns
     known = exact_values(settings, read(exact, exact_table.COLUMNS))
     rows = summarize(read(runs, schema), schema, known)
-    guards.write_guarded(path, tables.text(rows, columns(schema)))
+    guards.write_with_checksum(path, tables.text(rows, columns(schema)))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ def main() -> None:
     """Write the record of a command (second argument) and its tables to the first path."""
     out, command, *paths = sys.argv[1:]
     record = provenance(command, map(Path, paths), Path(out).parent)
-    guards.write_guarded(Path(out), json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+    guards.write_with_checksum(Path(out), json.dumps(record, indent=2, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

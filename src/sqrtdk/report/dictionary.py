@@ -108,7 +108,8 @@ def dictionary(folder: Path, experiments: Iterable[str]) -> list[Schema]:
     found = [Schema(["config.yaml"], "Keys of the whole run.", run)]
     for name in experiments:
         keys = [
-            (key.name, key.unit, f"{key.meaning} ({key.allowed})") for key in EXPERIMENTS[name].keys
+            (key.name, key.unit, f"{key.meaning} ({key.allowed})")
+            for key in EXPERIMENTS[name].config_keys
         ]
         found.append(Schema([f"config.yaml: {name}"], "Keys of the experiment.", keys))
     for path, table in known(experiments).items():

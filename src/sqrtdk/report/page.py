@@ -35,7 +35,7 @@ def render(folder: Path) -> str:
         keep_trailing_newline=True,
     )
     environment.filters["prose"] = prose.prose
-    # The numbers of a method are those of the code: {{ load("training", "measure").LEVEL }}.
+    # A method reads its numbers from the code: {{ load("training", "measure").LEARNT_ACCURACY }}.
     environment.globals["load"] = load
     return environment.get_template("page.html.j2").render(context(folder))
 

@@ -131,7 +131,7 @@ def _pivot(
     def lines(block: tuple[str, ...]) -> Rows:
         """Return the rows of a block, evenly spaced over the sizes that have a number."""
         full = [(x, [cells.get((x, *block, *one)) for one in columns]) for x in sizes]
-        return intervals.spread([(x, row) for x, row in full if any(row)], rows)
+        return intervals.evenly_spaced([(x, row) for x, row in full if any(row)], rows)
 
     return Table(
         column.name,
@@ -249,7 +249,9 @@ def _groups(
 
 
 def _some(groups: list[tuple[str, ...]], most: int) -> list[tuple[str, ...]]:
-    return [groups[place] for place in intervals.spread(list(range(len(groups))), max(1, most))]
+    return [
+        groups[place] for place in intervals.evenly_spaced(list(range(len(groups))), max(1, most))
+    ]
 
 
 def _label(names: Iterable[str], group: Iterable[str]) -> str:

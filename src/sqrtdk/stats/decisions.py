@@ -65,7 +65,7 @@ def steady(curve: Curve, margin: float) -> bool | None:
 def all_known(states: Iterable[bool | None]) -> bool | None:
     """Return True if all hold, False if one surely fails, None if one is open.
 
-    >>> every([True, None]), every([None, False])
+    >>> all_known([True, None]), all_known([None, False])
     (None, False)
     """
     found = set(states)

@@ -238,10 +238,10 @@ def statistics(
     }
 
 
-def spread(values: Sequence[T], count: int) -> list[T]:
+def evenly_spaced(values: Sequence[T], count: int) -> list[T]:
     """Return at most `count` of the values, evenly spaced by rank, including both ends.
 
-    >>> spread([1, 2, 4, 8, 16, 32, 64], 4)
+    >>> evenly_spaced([1, 2, 4, 8, 16, 32, 64], 4)
     [1, 4, 16, 64]
     """
     places = np.linspace(0, len(values) - 1, min(count, len(values)))

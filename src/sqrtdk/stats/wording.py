@@ -14,8 +14,8 @@ _PLAIN = (1e-3, 1e6)
 def format_number(value: float, digits: int = 3) -> str:
     """Format a number with this many significant digits.
 
-    >>> number(0.0123456), number(1234.5), number(0.0000123), number(0.0)
-    ('0.0123', '1234', '1.23e-5', '0')
+    >>> format_number(0.0123456), format_number(1234.5), format_number(0.0000123)
+    ('0.0123', '1234', '1.23e-5')
     """
     if value == 0 or not math.isfinite(value):
         return "0" if value == 0 else "undefined"
@@ -29,9 +29,9 @@ def format_estimate(value: Estimate, unit: str = "") -> str:
 
     The mean has at least two significant digits, and the interval the same decimals.
 
-    >>> estimate(Estimate(0.5843, 0.571, 0.598)), estimate(Estimate(0.5843))
+    >>> format_estimate(Estimate(0.5843, 0.571, 0.598)), format_estimate(Estimate(0.5843))
     ('0.58 (0.57 to 0.60)', '0.584')
-    >>> estimate(Estimate(82.39, 82.13, 82.65, exact=82.41), " %")
+    >>> format_estimate(Estimate(82.39, 82.13, 82.65, exact=82.41), " %")
     '82.4 % (82.1 to 82.7, exact 82.4)'
     """
     mean, low, high, exact = value
@@ -66,7 +66,7 @@ def _scientific(value: float, digits: int) -> str:
 def format_percent(value: Estimate) -> str:
     """Format a share as a percentage.
 
-    >>> percent(Estimate(0.8239, 0.8213, 0.8265))
+    >>> format_percent(Estimate(0.8239, 0.8213, 0.8265))
     '82.4 % (82.1 to 82.7)'
     """
     return format_estimate(Estimate(*(100 * x for x in value)), " %")

@@ -8,7 +8,7 @@ from sqrtdk.storage.atomic import write_atomically
 from sqrtdk.storage.tables import TableError
 
 
-def links_out(folder: Path, below: list[Path]) -> Path | None:
+def escaping_symlink(folder: Path, below: list[Path]) -> Path | None:
     """Return the first symbolic link, in or at one of a folder's entries, that leads out of it."""
     inside = folder.resolve()
     for path in below:
@@ -26,7 +26,7 @@ CHANGED = "was changed after it was written"
 REMEDY = "move it away or delete it; the next run writes it again"
 
 
-def write_guarded(path: Path, content: str | bytes) -> None:
+def write_with_checksum(path: Path, content: str | bytes) -> None:
     """Write a file whole or not at all, and next to it a digest that detects later changes."""
     data = content.encode() if isinstance(content, str) else content
     # The digest first: the previous file was deleted when the job began.
@@ -35,7 +35,7 @@ def write_guarded(path: Path, content: str | bytes) -> None:
 
 
 def changed(folder: Path) -> list[Path]:
-    """Return the files below a folder that `write_guarded` wrote and that were changed since."""
+    """Return the files below a folder that `write_with_checksum` wrote and were changed since."""
     guards = sorted(folder.rglob(".*.sha256"))
     files = (guard.with_name(guard.name[1 : -len(".sha256")]) for guard in guards)
     return [path for path in files if is_changed(path)]
@@ -48,7 +48,7 @@ def refuse_changed(path: Path) -> None:
 
 
 def is_changed(path: Path) -> bool:
-    """Return True if a file of `write_guarded` exists and no longer matches its digest."""
+    """Return True if a file of `write_with_checksum` exists and no longer matches its digest."""
     try:
         content, guard = path.read_bytes(), _guard(path).read_bytes()
     except (FileNotFoundError, IsADirectoryError):

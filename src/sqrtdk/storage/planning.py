@@ -83,13 +83,13 @@ def plan(
         rules, seeds = slab.get("scaling", ALONE), settings["seed"]
         needed = {name: set(seeds) for name in rules}
         for path, there in on_disk.get(_identity(slab), ()):
-            if not shard_files.is_whole(path):
+            if not shard_files.is_valid_shard(path):
                 damaged.append(path)
             elif _take(needed, rules, there):
                 chosen[path] = there
         for new in _cut(slab, needed, shard_seeds):
             wanted = folder / file_name(new, columns)
-            path = shard_files.sound(wanted)
+            path = shard_files.usable_path(wanted)
             if path != wanted:
                 damaged.append(wanted)
             chosen[path] = new
@@ -104,7 +104,7 @@ def file_name(slab: Slab, columns: Sequence[Column]) -> str:
         f"{name.replace('_', '')}{value}" for name, value in slab.items() if isinstance(value, int)
     ]
     return (
-        "-".join([*axes, f"s{start:04d}", f"{stop:04d}", shard_files.address(slab, columns)])
+        "-".join([*axes, f"s{start:04d}", f"{stop:04d}", shard_files.content_hash(slab, columns)])
         + ".csv"
     )
 

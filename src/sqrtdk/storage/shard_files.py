@@ -13,13 +13,13 @@ from sqrtdk.storage.atomic import write_atomically
 from sqrtdk.storage.tables import Row, TableError, text
 
 
-def address(content: Row, columns: Sequence[Column]) -> str:
+def content_hash(content: Row, columns: Sequence[Column]) -> str:
     """Return the digest of what a shard's numbers depend on: the settings and the columns."""
     text = json.dumps([content, [column.name for column in columns]], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def write_sealed(path: Path, slab: Row, rows: Sequence[Row], columns: Sequence[Column]) -> None:
+def write_shard(path: Path, slab: Row, rows: Sequence[Row], columns: Sequence[Column]) -> None:
     """Write a shard: its slab as JSON, its table, and a seal of row count and digest."""
     body = f"# {json.dumps(slab)}\n{text(rows, columns)}"
     write_atomically(path, f"{body}# rows={len(rows)} sha256={_digest(body)}\n")
@@ -36,26 +36,26 @@ def read_slab(path: Path) -> Row | None:
     return slab if isinstance(slab, dict) else None
 
 
-def is_whole(path: Path) -> bool:
+def is_valid_shard(path: Path) -> bool:
     """Return whether a shard is complete and unchanged."""
     return path.is_file() and _sealed_lines(path) is not None
 
 
-def sound(path: Path) -> Path:
+def usable_path(path: Path) -> Path:
     """Return the usable path of a shard: `path`, or the next free name if a damaged file is there.
 
     A damaged file is left alone: its content may help to find the cause. Snakemake would also
     treat an existing file as done.
     """
     for number in itertools.count(2):
-        if not path.exists() or is_whole(path):
+        if not path.exists() or is_valid_shard(path):
             break
         path = path.with_name(f"{first_name(path)[: -len('.csv')]}.{number}.csv")
     return path
 
 
 def first_name(path: Path) -> str:
-    """Return the name that a shard had before `sound` gave it another one.
+    """Return the name that a shard had before `usable_path` gave it another one.
 
     >>> first_name(Path("results/dk4-s0000-0020-1a2b.3.csv"))
     'dk4-s0000-0020-1a2b.csv'
@@ -70,7 +70,7 @@ def _sealed_lines(path: Path) -> list[str] | None:
     return lines if seal == f"{len(lines) - 1} sha256={_digest(body)}\n" else None
 
 
-def read_sealed(path: Path, columns: Sequence[Column]) -> list[list[str]]:
+def read_shard(path: Path, columns: Sequence[Column]) -> list[list[str]]:
     """Return the rows of a shard as text fields, so that no digit changes.
 
     Raises TableError if the seal is broken or the columns differ.

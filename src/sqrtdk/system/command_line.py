@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 
 from sqrtdk.system import stdio
-from sqrtdk.system.errors import MistakeError, answer
+from sqrtdk.system.errors import MistakeError, exit_with
 
 
 def run(main: Callable[[], None], *names: str) -> None:
@@ -26,7 +26,7 @@ def run(main: Callable[[], None], *names: str) -> None:
             raise MistakeError(f"{count}, not {' '.join(names)}")
         main()
     except (MistakeError, OSError) as error:
-        answer(error)
+        exit_with(error)
 
 
 def check_code() -> None:
@@ -42,7 +42,7 @@ def check_code() -> None:
     running = os.path.join(os.path.dirname(os.path.dirname(__file__)), "__init__.py")
     if os.path.exists(here) and not os.path.samefile(here, running):
         source = os.path.dirname(os.path.dirname(running))
-        answer(
+        exit_with(
             MistakeError(
                 f"this environment has the code of {source}, not of this folder; "
                 "set PYTHONPATH=src, or use the environment of this folder"

@@ -26,12 +26,12 @@ def refuse_option(parser: argparse.ArgumentParser, message: str) -> NoReturn:
         if word.startswith("--") and message.startswith("unrecognized")
         for option in difflib.get_close_matches(word, known, n=1)
     ]
-    answer(MistakeError(f"{message}{''.join(near[:1])}; see --help"))
+    exit_with(MistakeError(f"{message}{''.join(near[:1])}; see --help"))
 
 
-def answer(error: BaseException) -> NoReturn:
+def exit_with(error: BaseException) -> NoReturn:
     """Print the error as one line and exit with status 2."""
-    fault = disk.fault(str(error))
+    fault = disk.explain_os_error(str(error))
     stdio.warn(fault.removeprefix("sqrtdk: ") if fault else one_line(error))
     sys.exit(2)
 

@@ -36,10 +36,10 @@ HELD = ".lock.held."
 RELEASED = "released"
 """Content of a lock file whose owner has ended."""
 
-BEAT = 10.0
+HEARTBEAT_S = 10.0
 """Seconds between two heartbeats of a lock that is a file."""
 
-SILENCE = 120.0
+STALE_S = 120.0
 """Seconds without a heartbeat after which an unreachable process is treated as dead.
 
 Many beats, because a network file system may show changes a minute late.
@@ -106,7 +106,7 @@ class _Hold:
 
     def beat(self) -> None:
         """Update the file's time regularly until the lock is released."""
-        while not self._ended.wait(BEAT):
+        while not self._ended.wait(HEARTBEAT_S):
             # A network file system may fail once and not the next time.
             with contextlib.suppress(OSError):
                 os.utime(self._file.fileno())
@@ -168,4 +168,4 @@ def _is_dead(holder: str, touched: float, clock: Path) -> bool:
     # A process of another machine, or a reused process number. The clock that all
     # machines have is the file system's.
     os.utime(clock)
-    return clock.stat().st_mtime - touched > SILENCE
+    return clock.stat().st_mtime - touched > STALE_S

@@ -79,7 +79,7 @@ def specs(found: Iterable[Point]) -> dict[str, dict[str, Any]]:
             block = some[start : start + POINTS]
             spec = {"n_k": n_k, "points": [list(point) for point in block], "code": code}
             name = f"nk{n_k}-dk{block[0].d_k:.0f}-{block[-1].d_k:.0f}"
-            result[f"{name}-{shard_files.address(spec, COLUMNS)}.csv"] = spec
+            result[f"{name}-{shard_files.content_hash(spec, COLUMNS)}.csv"] = spec
     return result
 
 

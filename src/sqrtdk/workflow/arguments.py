@@ -56,7 +56,7 @@ def misplaced(arguments: Sequence[str]) -> list[str]:
     return found
 
 
-def mistake(arguments: Sequence[str]) -> str | None:
+def misplaced_word(arguments: Sequence[str]) -> str | None:
     """Return the error of a command line that Snakemake cannot read, or None."""
     # Not at the top, because `snakemake --version` does not need it.
     from sqrtdk.config import errors, overrides

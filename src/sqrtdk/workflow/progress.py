@@ -56,11 +56,11 @@ CELLS_FAILED = re.compile(r"sqrtdk: \d+ of \d+ cells failed:")
 """The first line of the list of failed cells by `cells.rows`."""
 
 
-FAULTS = ("AttributeError", "ImportError", "KeyError", "NameError", "SyntaxError", "TypeError")
+BUGS = ("AttributeError", "ImportError", "KeyError", "NameError", "SyntaxError", "TypeError")
 """Errors that are bugs even if they are raised before the Snakefile was read."""
 
 
-class Expected:
+class RunState:
     """State that the Snakefile passes to the log handler, which is created first."""
 
     read = False
@@ -88,7 +88,7 @@ class LogHandler(LogHandlerBase):
         self.total = self.done = 0.0
         self.began = time.monotonic()
         self.unfinished = False
-        self.told = 0.0
+        self.printed_at = 0.0
         # Before a config file is read: Snakemake's reader would execute Python in it.
         yte.process_yaml = partial(_read_config, yte.process_yaml)
 
@@ -96,7 +96,7 @@ class LogHandler(LogHandlerBase):
         """Follow one event; its fields are attributes of the record."""
         try:
             if record.levelno >= logging.WARNING:
-                end_if_hopeless(record)
+                abort_on_fatal(record)
             self.follow(record)
         except OSError:
             # The output is closed, but this thread must keep following the run.
@@ -120,7 +120,7 @@ class LogHandler(LogHandlerBase):
             self.done += self.running.pop(event["job_id"], 0)
 
         if kind == LogEvent.PROGRESS:
-            self.tell(event["done"], event["total"])
+            self.print_progress(event["done"], event["total"])
         elif kind == LogEvent.JOB_ERROR and not everything:
             self.print(self.failure(event))
         elif kind == LogEvent.ERROR:
@@ -129,12 +129,12 @@ class LogHandler(LogHandlerBase):
                 self.print(self.failures())
             # The error of the job follows and includes the command and its output.
             elif everything or "CalledProcessError" not in text:
-                self.print(mistake(text, event.get("exception")))
+                self.print(user_message(text, event.get("exception")))
         elif everything or kind not in (*TOLD_BY_PROGRESS, LogEvent.RUN_INFO, LogEvent.JOB_INFO):
             text = self.format(record).strip()
             if text.startswith("Nothing to be done") and not self.common_settings.dryrun:
                 # No job starts, so nothing else would refuse the run.
-                give_up(Expected.refusal)
+                abort(RunState.refusal)
             if text and not text.startswith(CHATTER):
                 self.print(text)
         elif kind == LogEvent.RUN_INFO and self.common_settings.dryrun:
@@ -161,27 +161,27 @@ class LogHandler(LogHandlerBase):
         """Return the approximate work of a job in milliseconds; by default of a usual shard."""
         if rule != "measure_shard":
             return MILLISECONDS.get("draw" if rule.startswith("draw_") else rule, 500)
-        usual = sum(Expected.shards.values()) / max(len(Expected.shards), 1)
-        return Expected.shards.get(shard or "", usual)
+        usual = sum(RunState.shards.values()) / max(len(RunState.shards), 1)
+        return RunState.shards.get(shard or "", usual)
 
-    def tell(self, done: int, total: int) -> None:
+    def print_progress(self, done: int, total: int) -> None:
         """Write the line of progress; on a terminal it replaces the previous one."""
         passed = time.monotonic() - self.began
         share = 1.0 if done == total else min(self.done / max(self.total, 1), 0.99)
         left = f"about {clock(passed / share - passed)} left" if share > 0.02 else "estimating"
         line = f"{done} of {total} jobs, {share:.0%} of the work, {clock(passed)} passed, {left}"
-        if Expected.log is not None:
+        if RunState.log is not None:
             try:
-                print(line, file=Expected.log, flush=True)
+                print(line, file=RunState.log, flush=True)
             except OSError as error:
-                give_up(disk.fault(str(error)))
+                abort(disk.explain_os_error(str(error)))
         if sys.stderr.isatty():
             self.unfinished = done < total
             end = "" if self.unfinished else "\n"
             print(f"\r\033[K{line}", end=end, file=sys.stderr, flush=True)
-        elif passed - self.told >= 1 or done == total:
+        elif passed - self.printed_at >= 1 or done == total:
             # Otherwise thousands of quick jobs would fill a log with thousands of lines.
-            self.told = passed
+            self.printed_at = passed
             print(line, file=sys.stderr, flush=True)
 
     def print(self, text: str) -> None:
@@ -215,7 +215,7 @@ class LogHandler(LogHandlerBase):
         return False
 
 
-def mistake(text: str, exception: str | None) -> str:
+def user_message(text: str, exception: str | None) -> str:
     """Return a user error as one line; return other errors unchanged."""
     missing = re.search(r"No rule to produce (.*?) \(if you", text)
     if missing:
@@ -223,11 +223,11 @@ def mistake(text: str, exception: str | None) -> str:
         key = target.partition("=")[0]
         if "=" in target and arguments.KEY.fullmatch(key):
             return f"sqrtdk: {target!r} is a key, not a target; allowed: --config {target}"
-        near = difflib.get_close_matches(target, Expected.targets, n=1, cutoff=0.5)
+        near = difflib.get_close_matches(target, RunState.targets, n=1, cutoff=0.5)
         hint = f"; did you mean {near[0]}?" if near else ""
-        return f"sqrtdk: unknown target {target!r}; known: {', '.join(Expected.targets)}{hint}"
+        return f"sqrtdk: unknown target {target!r}; known: {', '.join(RunState.targets)}{hint}"
     if "Target rules may not contain wildcards" in text:
-        known = ", ".join(Expected.targets)
+        known = ", ".join(RunState.targets)
         words = " ".join(word for word in sys.argv[1:] if word.isidentifier())
         return f"sqrtdk: {words!r}: a rule that makes many files is not a target; known: {known}"
     lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -235,13 +235,13 @@ def mistake(text: str, exception: str | None) -> str:
     if ours:
         return ours[0]
     comments = [word for word in sys.argv if re.search(r"=\s*#", word)]
-    if not Expected.read and comments and exception == "AssertionError":
+    if not RunState.read and comments and exception == "AssertionError":
         # Snakemake says nothing else about a value that YAML reads as empty.
         allowed = "allowed: KEY=VALUE, with quotes around a value that has signs"
         return f"sqrtdk: {comments[0]!r} has a comment as its value; {allowed}"
-    if not Expected.read and (found := arguments.mistake(sys.argv[1:])):
+    if not RunState.read and (found := arguments.misplaced_word(sys.argv[1:])):
         return f"sqrtdk: {found}"
-    if not Expected.read and exception not in FAULTS:
+    if not RunState.read and exception not in BUGS:
         return "sqrtdk: " + re.sub(r"^\w+Error:\s*(\[Errno \d+\] )?", "", lines[-1])
     return text
 
@@ -249,8 +249,8 @@ def mistake(text: str, exception: str | None) -> str:
 def refuse_option(parser: argparse.ArgumentParser, message: str) -> NoReturn:
     """Exit with one line for an option that Snakemake cannot read."""
     # Snakemake says nothing else about a target that `--quiet` took as its value.
-    if "--quiet" in message and (found := arguments.mistake(sys.argv[1:])):
-        errors.answer(errors.MistakeError(found))
+    if "--quiet" in message and (found := arguments.misplaced_word(sys.argv[1:])):
+        errors.exit_with(errors.MistakeError(found))
     errors.refuse_option(parser, message)
 
 
@@ -274,17 +274,17 @@ def log_of(event: Mapping[str, Any]) -> list[str]:
     return lines[heads[-1] :] if heads else lines[-MOST_LINES:]
 
 
-def end_if_hopeless(record: logging.LogRecord) -> None:
+def abort_on_fatal(record: logging.LogRecord) -> None:
     """Stop the run for a disk error or a damaged file: other jobs would fail as well."""
     event = vars(record)
     kind = event.get("event")
     # Before the Snakefile is read, an error is one of the command line.
-    if Expected.read or kind != LogEvent.ERROR:
-        give_up(disk.fault(record.getMessage()))
+    if RunState.read or kind != LogEvent.ERROR:
+        abort(disk.explain_os_error(record.getMessage()))
     if kind == LogEvent.JOB_ERROR:
         for path in event["log"]:
             # The disk may have had no space for the reason.
-            give_up(reason(path) or disk.ask(Path(path).parent))
+            abort(reason(path) or disk.probe(Path(path).parent))
 
 
 def reason(log: str) -> str | None:
@@ -293,10 +293,10 @@ def reason(log: str) -> str | None:
         last = Path(log).read_text(encoding="utf-8", errors="replace").strip().rpartition("\n")[2]
     except OSError:
         return None
-    return last if last.startswith("sqrtdk: ") else disk.fault(last)
+    return last if last.startswith("sqrtdk: ") else disk.explain_os_error(last)
 
 
-def give_up(line: str | None) -> None:
+def abort(line: str | None) -> None:
     """Stop the run with a line, if there is one."""
     if line is not None:
         interrupts.end(line, 1)
@@ -327,15 +327,15 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minute:02d}:{second:02d}" if hours else f"{minute}:{second:02d}"
 
 
-def expect(
+def pass_state(
     shards: Mapping[str, float], targets: tuple[str, ...], refusal: str | None = None
 ) -> None:
     """Pass the Snakefile's state to the handler."""
-    Expected.read, Expected.shards, Expected.targets = True, shards, targets
-    Expected.refusal = refusal
+    RunState.read, RunState.shards, RunState.targets = True, shards, targets
+    RunState.refusal = refusal
 
 
 def keep_log(path: Path) -> None:
     """Also write the lines of progress to a file from now on. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    Expected.log = path.open("w", encoding="utf-8")
+    RunState.log = path.open("w", encoding="utf-8")

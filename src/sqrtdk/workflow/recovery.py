@@ -11,7 +11,7 @@ MARKERS = Path(".snakemake/incomplete")
 """Folder of Snakemake's markers of unfinished files, named by the base64 of their paths."""
 
 
-def keep_finished(shards: Path) -> None:
+def unmark_finished(shards: Path) -> None:
     """Remove Snakemake's marker of every whole shard, which it would otherwise compute again.
 
     Snakemake marks a file until it has seen the job end. A shard's seal is more precise: it is
@@ -19,7 +19,7 @@ def keep_finished(shards: Path) -> None:
     """
     for marker in MARKERS.rglob("*"):
         path = _marked(marker)
-        if path is not None and path.is_relative_to(shards) and shard_files.is_whole(path):
+        if path is not None and path.is_relative_to(shards) and shard_files.is_valid_shard(path):
             marker.unlink(missing_ok=True)
 
 

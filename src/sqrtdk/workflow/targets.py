@@ -44,7 +44,7 @@ class Workflow:
         try:
             if "" in arguments:
                 raise errors.ConfigError("'' is an empty word; allowed: targets and options")
-            recovery.keep_finished(SHARDS)
+            recovery.unmark_finished(SHARDS)
             self.run = compose(values, files, arguments)
             for note in self.run.notes:
                 stdio.warn(note)
@@ -63,7 +63,7 @@ class Workflow:
             sys.exit(f"sqrtdk: {error}")
         except OSError as error:
             # A shard that cannot be read.
-            sys.exit(disk.fault(str(error)) or f"sqrtdk: {error}")
+            sys.exit(disk.explain_os_error(str(error)) or f"sqrtdk: {error}")
         self.experiments = list(self.run.settings)
         self._lock: TextIO | None = None
         # Measured once, so that the memory of the run's own jobs does not count again.
@@ -75,8 +75,8 @@ class Workflow:
         """Name damaged shards whose cells will be computed again, and return changed files."""
         damaged = {path for plan in self.plans.values() if plan.missing for path in plan.damaged}
         expected = {SHARDS / "exact" / name for specs in self.exact.values() for name in specs}
-        sound = {path: shard_files.sound(path) for path in expected}
-        damaged |= {path for path, at in sound.items() if at != path and not at.exists()}
+        usable = {path: shard_files.usable_path(path) for path in expected}
+        damaged |= {path for path, at in usable.items() if at != path and not at.exists()}
         for path in sorted(damaged):
             note = "is damaged; its cells are computed again, into another file"
             print(f"sqrtdk: {path} {note}", file=sys.stderr)
@@ -111,7 +111,9 @@ class Workflow:
 
     def expected(self, experiment: str) -> list[str]:
         """Return the shards that hold an experiment's exact expectations."""
-        return [str(shard_files.sound(SHARDS / "exact" / name)) for name in self.exact[experiment]]
+        return [
+            str(shard_files.usable_path(SHARDS / "exact" / name)) for name in self.exact[experiment]
+        ]
 
     def slab(self, wildcards: Any) -> str:
         """Return the slab of one shard job, as JSON."""
@@ -140,7 +142,7 @@ class Workflow:
             if path in plan.missing or not plan.missing
         }
         refusal = self._refusal() if self._changed else None
-        progress.expect(new, ("all", *self.experiments, "verify", "benchmark"), refusal)
+        progress.pass_state(new, ("all", *self.experiments, "verify", "benchmark"), refusal)
 
     def _refusal(self) -> str:
         return f"sqrtdk: {self._changed[0]} {guards.CHANGED}; {guards.REMEDY}"
@@ -313,7 +315,7 @@ class Workflow:
                 "then run this command again"
             ) from None
         written = [SHARDS, self.folder, RESULTS / "benchmarks"]
-        link = guards.links_out(RESULTS, written)
+        link = guards.escaping_symlink(RESULTS, written)
         if link is not None:
             raise WorkflowError(f"sqrtdk: {link} leads out of {RESULTS}/; nothing is written there")
         recovery.sweep(written)
@@ -348,7 +350,7 @@ def _put_first(name: str, folder: str) -> None:
 
 
 def _unwritable(error: OSError) -> WorkflowError:
-    return WorkflowError(disk.fault(str(error)) or f"sqrtdk: {error}")
+    return WorkflowError(disk.explain_os_error(str(error)) or f"sqrtdk: {error}")
 
 
 def _shortened(command: str) -> str:
@@ -399,11 +401,13 @@ def compose(
         # Snakemake strips quotes from the ends of a value, even if there is only one.
         grammar = dict(typed).get("hydra", grammar)
     if not isinstance(grammar, str):
-        raise errors.refuse("hydra", grammar, "Hydra overrides in one string: hydra='d_k=16'")
+        raise errors.invalid_value(
+            "hydra", grammar, "Hydra overrides in one string: hydra='d_k=16'"
+        )
     try:
         overrides = shlex.split(grammar)
     except ValueError as error:
-        raise errors.refuse("hydra", grammar, f"balanced quotes ({error})") from None
+        raise errors.invalid_value("hydra", grammar, f"balanced quotes ({error})") from None
     blocks = {key for key, _ in typed if isinstance(given.get(key), Mapping)}
     return config_compose.compose(overrides, given, typed=blocks)
 

@@ -8,14 +8,14 @@ from sqrtdk.claims import findings
 from sqrtdk.claims.claim import Claim
 from sqrtdk.claims.findings import Finding
 from sqrtdk.experiments.encoder_decoder.judging import (
-    CHANCE,
+    FISHER_ALPHA,
     SETTLED,
     curves_of,
     is_settled,
     last_step,
     points_of,
 )
-from sqrtdk.experiments.encoder_decoder.measure import GAIN, SOLVED, UNASKED
+from sqrtdk.experiments.encoder_decoder.measure import GAIN, LEARNT_ACCURACY, UNASKED
 from sqrtdk.stats.curves import is_beyond
 from sqrtdk.stats.decisions import all_known, any_known
 from sqrtdk.stats.intervals import Estimate, MissingError
@@ -75,9 +75,11 @@ def _sizes(table: pd.DataFrame) -> list[_Size]:
                 int(str(hidden)),
                 accuracy[best],
                 gain,
-                any_known(is_beyond(one, SOLVED, above=True) for one in accuracy.values()),
-                all_known(is_beyond(one, SOLVED, above=False) for one in accuracy.values()),
-                is_settled(gain, accuracy[best], CHANCE),
+                any_known(is_beyond(one, LEARNT_ACCURACY, above=True) for one in accuracy.values()),
+                all_known(
+                    is_beyond(one, LEARNT_ACCURACY, above=False) for one in accuracy.values()
+                ),
+                is_settled(gain, accuracy[best], FISHER_ALPHA),
                 len(rates) > 1 and best in (rates[0], rates[-1]),
             )
         )
@@ -137,7 +139,7 @@ def capacity(whole: WholeTable) -> Finding:
         f"{first.hidden} units it answers {format_percent(first.accuracy)}.",
         f"accuracy of the fixed vector at hidden = {small.hidden}",
         small.accuracy,
-        abs(small.accuracy.mean - SOLVED),
+        abs(small.accuracy.mean - LEARNT_ACCURACY),
         "; ".join(conditions),
     )
 
@@ -147,13 +149,13 @@ CLAIMS = (
         "capacity",
         "More training does not help a fixed vector that is too small.",
         "After training, at one source length. A size answers where its accuracy is surely above "
-        f"{SOLVED} at some learning rate, and fails where it is surely below at all of them. It "
-        "has settled where, at its best rate, the second half of the training steps adds surely "
-        f"less than {100 * SETTLED:.0f} percentage points, and it is surely above "
-        "chance; it is still rising where the second half adds surely more. True where the "
-        "smallest size fails and has settled and a larger one answers; false where all sizes fail "
-        "and have settled, so that size changes nothing. Not measured where the smallest size "
-        "answers or is still rising, or where none answers and some have not settled.",
+        f"{LEARNT_ACCURACY} at some learning rate, and fails where it is surely below at all of "
+        "them. It has settled where, at its best rate, the second half of the training steps adds "
+        f"surely less than {100 * SETTLED:.0f} percentage points, and it is surely above chance; "
+        "it is still rising where the second half adds surely more. True where the smallest size "
+        "fails and has settled and a larger one answers; false where all sizes fail and have "
+        "settled, so that size changes nothing. Not measured where the smallest size answers or is "
+        "still rising, or where none answers and some have not settled.",
         "capacity-hidden",
         capacity,
         evidence=findings.parts("length"),

@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 
 from sqrtdk.experiments.encoder_decoder.figures import SAYS_UNASKED, at_end, by_reader, looks_of
 from sqrtdk.experiments.encoder_decoder.judging import SETTLED
-from sqrtdk.experiments.encoder_decoder.measure import GAIN, HIDDEN, SOLVED
+from sqrtdk.experiments.encoder_decoder.measure import GAIN, HIDDEN, LEARNT_ACCURACY
 from sqrtdk.figures import draw
 from sqrtdk.figures.draw import Tables
 from sqrtdk.figures.lines import Row, build_lines, plot_level
@@ -19,7 +19,7 @@ def build_hidden(tables: Tables) -> Figure:
     steps = int(table["step"].max())
 
     def refer(axes: Axes, panel: Panel) -> None:
-        plot_level(axes, SOLVED if panel.row == "accuracy" else SETTLED)
+        plot_level(axes, LEARNT_ACCURACY if panel.row == "accuracy" else SETTLED)
 
     gained = table[table["metric"] == GAIN.name]
     ends = pd.concat([gained[end] for end in ("mean", "ci_low", "ci_high")])
@@ -30,9 +30,9 @@ def build_hidden(tables: Tables) -> Figure:
             Row("accuracy", ("accuracy",)),
             Row("gain of accuracy", (GAIN.name,), 1.1 * top, 1.1 * bottom),
         ],
-        f"Top: accuracy after {steps} training steps; thin line: {SOLVED}, from which on the task "
-        f"counts as learnt; {SAYS_UNASKED} Bottom: what the second half of these steps adds to "
-        f"the accuracy; below {SETTLED} (thin line) training has settled.",
+        f"Top: accuracy after {steps} training steps; thin line: {LEARNT_ACCURACY}, from which on "
+        f"the task counts as learnt; {SAYS_UNASKED} Bottom: what the second half of these steps "
+        f"adds to the accuracy; below {SETTLED} (thin line) training has settled.",
         refer,
         looks=looks_of(table),
         across="learning_rate",

@@ -11,7 +11,7 @@ from sqrtdk.experiments.encoder_decoder.judging import (
     need,
     why,
 )
-from sqrtdk.experiments.encoder_decoder.measure import GAIN, SOLVED, UNASKED
+from sqrtdk.experiments.encoder_decoder.measure import GAIN, LEARNT_ACCURACY, UNASKED
 from sqrtdk.experiments.encoder_decoder.model import READERS
 from sqrtdk.stats.curves import is_beyond
 from sqrtdk.stats.decisions import all_known, any_known
@@ -19,7 +19,7 @@ from sqrtdk.stats.intervals import MissingError
 from sqrtdk.stats.series import WholeTable
 from sqrtdk.stats.wording import format_percent
 
-LONG = 16
+MIN_DECISIVE_LENGTH = 16
 """Source length at which a fixed vector must fail; a grid that ends below cannot refute it."""
 
 
@@ -37,14 +37,15 @@ def bottleneck(whole: WholeTable) -> Finding:
         raise MissingError("the run has no reader with attention")
     fixed, longest, steps = curves["fixed"], max(curves["fixed"]), int(table["step"].max())
     end = fixed[longest]
-    fails = is_beyond(end, SOLVED, above=False)
-    if fails is False and longest < LONG:
+    fails = is_beyond(end, LEARNT_ACCURACY, above=False)
+    if fails is False and longest < MIN_DECISIVE_LENGTH:
         raise MissingError(
             f"the fixed vector answers {format_percent(end)} at length = {longest}, the longest; "
             "longer sources may differ"
         )
     solved = {
-        name: is_beyond(curve[longest], SOLVED, above=True) for name, curve in attention.items()
+        name: is_beyond(curve[longest], LEARNT_ACCURACY, above=True)
+        for name, curve in attention.items()
     }
     gains = curves_of(table, GAIN.name, "length")
     chance = unasked["fixed"][longest]
@@ -58,7 +59,9 @@ def bottleneck(whole: WholeTable) -> Finding:
         )
     holds = all_known((fails, any_known(solved.values())))
     best = max(attention, key=lambda name: (attention[name][longest].mean, READERS.index(name)))
-    short = [length for length, value in fixed.items() if is_beyond(value, SOLVED, above=True)]
+    short = [
+        length for length, value in fixed.items() if is_beyond(value, LEARNT_ACCURACY, above=True)
+    ]
     without = [name for name, state in solved.items() if state is False]
     unsure = [name for name, state in solved.items() if state is None]
     gain = gains.get("fixed", {}).get(longest)
@@ -85,7 +88,7 @@ def bottleneck(whole: WholeTable) -> Finding:
         f"{format_percent(attention[best][longest])}.",
         f"accuracy of the fixed vector at length = {longest}",
         end,
-        abs(end.mean - SOLVED),
+        abs(end.mean - LEARNT_ACCURACY),
         "; ".join(conditions),
     )
 
@@ -95,11 +98,10 @@ CLAIMS = (
         "bottleneck",
         "Attention removes the bottleneck of the fixed-size vector.",
         "True where, at the longest source and after training, the accuracy of the fixed vector is "
-        f"below {SOLVED} and that of some attention above it. False where the fixed vector is "
-        f"above it at length = {LONG} or more, or where every attention "
-        f"is below it "
-        "although its training has settled (above the most frequent value, and with surely less "
-        f"than {100 * SETTLED:.0f} percentage points gained in its second half). The "
+        f"below {LEARNT_ACCURACY} and that of some attention above it. False where the fixed "
+        f"vector is above it at length = {MIN_DECISIVE_LENGTH} or more, or where every attention "
+        "is below it although its training has settled (above the most frequent value, and with "
+        f"surely less than {100 * SETTLED:.0f} percentage points gained in its second half). The "
         "condition says whether the fixed vector has settled too, so that its size is what it "
         "lacks, or may only not be trained yet.",
         "encoder_decoder-length",

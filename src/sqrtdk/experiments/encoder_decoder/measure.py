@@ -14,7 +14,7 @@ import numpy as np
 from sqrtdk import schema
 from sqrtdk.core import metrics
 from sqrtdk.core.attention import Floats
-from sqrtdk.experiments.cells import Cell, shared
+from sqrtdk.experiments.cells import Cell, lazy_batch
 from sqrtdk.experiments.encoder_decoder import model, recall
 from sqrtdk.schema import Column, Key
 from sqrtdk.storage.tables import Row
@@ -49,11 +49,11 @@ LOG_EVERY = Key(
 )  # fmt: skip
 
 AXES: tuple[Key, ...] = (D_K, LENGTH, HIDDEN, LEARNING_RATE, READER, schema.SEED)
-KEYS: tuple[Key, ...] = (*AXES, STEPS, BATCH, LOG_EVERY)
+CONFIG_KEYS: tuple[Key, ...] = (*AXES, STEPS, BATCH, LOG_EVERY)
 
-WITHIN: tuple[str, ...] = ("reader",)
+BATCHED_AXES: tuple[str, ...] = ("reader",)
 
-SOLVED = 0.9
+LEARNT_ACCURACY = 0.9
 """Accuracy from which the task counts as learnt."""
 
 GAIN = Column(
@@ -64,7 +64,7 @@ GAIN = Column(
     optional=True,
 )
 
-TOGETHER = 8
+SEEDS_PER_BATCH = 8
 """Number of seeds that are trained together."""
 
 UNASKED = Column(
@@ -90,15 +90,15 @@ COLUMNS: tuple[Column, ...] = (
     Column("loss", "Cross-entropy of the answer, mean over the held-out sequences.", "nats"),
     Column(
         "reached_90",
-        f"1 if the accuracy was {SOLVED} or more at this or an earlier logged step, else 0; the "
-        "mean over seeds is the share of seeds that reached it.",
+        f"1 if the accuracy was {LEARNT_ACCURACY} or more at this or an earlier logged step, else "
+        "0; the mean over seeds is the share of seeds that reached it.",
         "share",
         counted=(1,),
     ),
     Column(
         "steps_to_90",
-        f"First logged step at which the accuracy was {SOLVED} or more. Empty as long as it was "
-        "not, so that a mean is only over the seeds that reached it.",
+        f"First logged step at which the accuracy was {LEARNT_ACCURACY} or more. Empty as long as "
+        "it was not, so that a mean is only over the seeds that reached it.",
         "steps",
         optional=True,
     ),
@@ -148,15 +148,15 @@ def peak(slab: dict[str, Any], *, states: int, layers: int) -> int:
     # seven arrays as large as the states, but not at the same time.
     evaluation = rows * (n + match) + held * (states * n + layers * match)
     evaluation += recall.HELD_OUT * (1 + layers) * d_k
-    ones = max(recall.N_VALUES, length if length <= model.FEW else 0)
+    ones = max(recall.N_VALUES, length if length <= model.ONE_HOT_MAX else 0)
     training = rows * (7 * n + match + ones)
     # Parameters, two moments, gradient, scratch, and the gradient's parts.
     weights = 6 * (n * (2 * n + d_k + 2 * length + 2 * recall.N_VALUES) + length * d_k)
     # Keys and values of a chunk of batches and of the held-out sequences, whose values are counted
     # once, and those of one run while they are drawn.
-    drawn = (2 + 2 / TOGETHER) * recall.CHUNK * rows + 3 * held
+    drawn = (2 + 2 / SEEDS_PER_BATCH) * recall.CHUNK * rows + 3 * held
     blocks = 2 * model.BLOCK
-    return int(8 * (TOGETHER * (max(evaluation, training) + weights + drawn) + blocks))
+    return int(8 * (SEEDS_PER_BATCH * (max(evaluation, training) + weights + drawn) + blocks))
 
 
 def seconds(slab: dict[str, Any]) -> float:
@@ -168,10 +168,10 @@ def seconds(slab: dict[str, Any]) -> float:
 
 def cells(slab: dict[str, Any]) -> Iterator[Cell]:
     """Return the cells of one slab, reader by reader."""
-    return trained_together(slab, measure)
+    return batched_training_cells(slab, measure)
 
 
-def trained_together(
+def batched_training_cells(
     slab: dict[str, Any], measure: Callable[..., list[list[Row]]]
 ) -> Iterator[Cell]:
     """Yield the cells of a slab of models; `measure` returns the rows of each of several seeds.
@@ -179,13 +179,15 @@ def trained_together(
     Seeds are trained together, on the first use of one of them.
     """
     names = [key.name for key in AXES if key.name not in ("reader", "seed")]
-    training = {key.name: slab[key.name] for key in KEYS if not key.axis and key.name in slab}
+    training = {
+        key.name: slab[key.name] for key in CONFIG_KEYS if not key.axis and key.name in slab
+    }
     training |= {"n" if name == "hidden" else name: slab[name] for name in names}
     start, stop = slab["seeds"]
     for reader in slab["reader"]:
-        for first in range(start, stop, TOGETHER):
-            seeds = range(first, min(first + TOGETHER, stop))
-            found = shared(partial(measure, reader, **training), seeds)
+        for first in range(start, stop, SEEDS_PER_BATCH):
+            seeds = range(first, min(first + SEEDS_PER_BATCH, stop))
+            found = lazy_batch(partial(measure, reader, **training), seeds)
             for run, seed in enumerate(seeds):
                 axes = {name: slab[name] for name in names} | {"reader": reader, "seed": seed}
                 yield axes, partial(found, run)
@@ -203,7 +205,7 @@ def measure(reader: str, seeds: Sequence[int], *, length: int, **training: Any) 
         half = max((at for at in earlier if 2 * at <= step), default=None)
         before = np.full(len(seeds), np.nan) if half is None else earlier[half]
         earlier[step] = now["accuracy"]
-        first[np.isnan(first) & (now["accuracy"] >= SOLVED)] = step
+        first[np.isnan(first) & (now["accuracy"] >= LEARNT_ACCURACY)] = step
         now |= {
             "accuracy_gain": now["accuracy"] - before,
             "unasked_accuracy": unasked,

@@ -30,7 +30,7 @@ READERS = ("fixed", "additive", "dot", "scaled_dot")
 BLOCK = 2**16
 """Entries of the additive score that are processed at once: half a MiB, which fits a cache."""
 
-FEW = 32
+ONE_HOT_MAX = 32
 """Number of symbols up to which a product with ones and zeros sums faster than bins. For more
 symbols the memory of the zeros would grow with the square of the length. Changes the order of a
 sum."""
@@ -110,7 +110,7 @@ class Forward(NamedTuple):
 
 def forward(reader: str, parameters: Parameters, data: Sequences) -> Forward:
     """Read the sequences and answer the questions."""
-    return read(reader, parameters, encode(parameters, data), data.question)
+    return read_out(reader, parameters, encode(parameters, data), data.question)
 
 
 def encode(parameters: Parameters, data: Sequences) -> Floats:
@@ -125,7 +125,7 @@ def encode(parameters: Parameters, data: Sequences) -> Floats:
     return states
 
 
-def read(reader: str, parameters: Parameters, states: Floats, question: Ints) -> Forward:
+def read_out(reader: str, parameters: Parameters, states: Floats, question: Ints) -> Forward:
     """Answer the questions from the states. Raises ValueError for another reader."""
     if reader not in READERS:
         raise ValueError(f"reader is {reader!r}; allowed: {' or '.join(READERS)}")
@@ -197,9 +197,9 @@ def backward(
     reader: str, parameters: Parameters, data: Sequences, found: Forward, d_logits: Floats
 ) -> Parameters:
     """Return the gradients of all parameters for logit gradients [n_runs, batch, n_values]."""
-    d_states, gradients = read_backward(reader, parameters, data.question, found, d_logits)
+    d_states, gradients = read_out_backward(reader, parameters, data.question, found, d_logits)
     states = found.states
-    _, inputs = through_time(parameters, states, d_states)
+    _, inputs = bptt(parameters, states, d_states)
     rows = _rows(inputs)
     return gradients | {
         "e_key": _by_symbol(data.keys, rows, len(parameters["e_key"][0])),
@@ -209,12 +209,12 @@ def backward(
     }
 
 
-def read_backward(
+def read_out_backward(
     reader: str, parameters: Parameters, question: Ints, found: Forward, d_logits: Floats
 ) -> tuple[Floats, Parameters]:
     """Return the gradient of the states through the reader only, and those of reader and head.
 
-    The path from a state to later states is left to `through_time`.
+    The path from a state to later states is left to `bptt`.
     """
     states, weights = found.states, found.weights
     d_layer = (d_logits @ _transpose(parameters["w_y"])) * (1.0 - found.hidden**2)
@@ -266,7 +266,7 @@ def _additive_backward(
     return d_query, {"w_k": d_w_k, "v_a": d_v_a}
 
 
-def through_time(parameters: Parameters, states: Floats, d_states: Floats) -> tuple[Floats, Floats]:
+def bptt(parameters: Parameters, states: Floats, d_states: Floats) -> tuple[Floats, Floats]:
     """Return the total gradient of each state, through all later ones, and the one before its tanh.
 
     Backpropagation through time: δ_t = d_t + (1 - h_{t+1}²) δ_{t+1} w_hᵀ. Shapes as the states'.
@@ -291,8 +291,8 @@ def state_jacobian(reader: str, parameters: Parameters, data: Sequences) -> Floa
     for value in range(found.logits.shape[-1]):
         d_logits = np.zeros_like(found.logits)
         d_logits[..., value] = 1.0
-        d_states, _ = read_backward(reader, parameters, data.question, found, d_logits)
-        total, _ = through_time(parameters, found.states, d_states)
+        d_states, _ = read_out_backward(reader, parameters, data.question, found, d_logits)
+        total, _ = bptt(parameters, found.states, d_states)
         squares += np.vecdot(total, total)
     norms: Floats = np.sqrt(squares)
     return norms
@@ -323,7 +323,7 @@ def _rows(x: Floats) -> Floats:
 
 def _by_symbol(symbols: Ints, rows: Floats, count: int) -> Floats:
     """Sum the rows [n_runs, length * batch, n] of each symbol, [n_runs, count, n]."""
-    if count <= FEW:
+    if count <= ONE_HOT_MAX:
         return _transpose(_rows(_one_hot(symbols, count))) @ rows
     found = np.empty((len(rows), count, rows.shape[-1]))
     for run, unit in np.ndindex(len(rows), rows.shape[-1]):

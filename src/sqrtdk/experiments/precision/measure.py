@@ -39,7 +39,7 @@ ORDER = Key(
     choices=("before", "after"),
 )
 
-KEYS: tuple[Key, ...] = (
+CONFIG_KEYS: tuple[Key, ...] = (
     schema.D_K,
     schema.N_K,
     schema.N_Q,
@@ -51,10 +51,10 @@ KEYS: tuple[Key, ...] = (
     schema.SEED,
 )
 
-WITHIN: tuple[str, ...] = ("input_sd", "precision", "order")
+BATCHED_AXES: tuple[str, ...] = ("input_sd", "precision", "order")
 
 COLUMNS: tuple[Column, ...] = (
-    *(schema.axis_column(key) for key in KEYS),
+    *(schema.axis_column(key) for key in CONFIG_KEYS),
     Column("scale", "Factor that the scores are multiplied by."),
     Column(
         "overflow_share",
@@ -92,7 +92,7 @@ def memory(slab: dict[str, Any]) -> int:
 
 def seconds(slab: dict[str, Any]) -> float:
     """Return the approximate time of one seed of a slab on one core."""
-    variants = math.prod(len(slab[name]) for name in (*WITHIN, "scaling"))
+    variants = math.prod(len(slab[name]) for name in (*BATCHED_AXES, "scaling"))
     vectors = (slab["n_q"] + slab["n_k"]) * slab["d_k"]
     return float(1e-4 + 1.5e-8 * vectors + variants * (1e-4 + 1e-8 * vectors))
 

@@ -8,7 +8,7 @@ from sqrtdk.claims import findings
 from sqrtdk.claims.claim import Claim
 from sqrtdk.claims.findings import Finding
 from sqrtdk.experiments.encoder_decoder.judging import SETTLED, last_step
-from sqrtdk.experiments.encoder_decoder.measure import GAIN, SOLVED
+from sqrtdk.experiments.encoder_decoder.measure import GAIN, LEARNT_ACCURACY
 from sqrtdk.experiments.projections.model import PROJECTIONS
 from sqrtdk.stats.curves import is_beyond
 from sqrtdk.stats.decisions import all_known, any_known
@@ -52,8 +52,8 @@ def _heads(table: pd.DataFrame) -> dict[str, _Head]:
         found[str(name)] = _Head(
             accuracy[best],
             by["asked_weight"][best],
-            any_known(is_beyond(one, SOLVED, above=True) for one in accuracy.values()),
-            all_known(is_beyond(one, SOLVED, above=False) for one in accuracy.values()),
+            any_known(is_beyond(one, LEARNT_ACCURACY, above=True) for one in accuracy.values()),
+            all_known(is_beyond(one, LEARNT_ACCURACY, above=False) for one in accuracy.values()),
             is_beyond(gain, SETTLED, above=False) if gain else None,
         )
     return found
@@ -106,7 +106,7 @@ def projections(whole: WholeTable) -> Finding:
         if shared.accuracy.mean > identity.accuracy.mean
         else "accuracy with W_v = I",
         max(shared.accuracy, identity.accuracy),
-        abs(max(shared.accuracy, identity.accuracy).mean - SOLVED),
+        abs(max(shared.accuracy, identity.accuracy).mean - LEARNT_ACCURACY),
         "; ".join(conditions),
     )
 
@@ -117,12 +117,12 @@ CLAIMS = (
         "Queries, keys and values each need their own projection.",
         "The task is a lookup in which a query is its item turned by a right angle, and the answer "
         "is the item turned the other way round. True where, after training, the head with three "
-        f"projections answers with an accuracy surely above {SOLVED} at some learning rate, and "
-        "both the head with W_q = W_k and the head with W_v = I are surely below at every one, "
-        "with surely less than "
-        f"{100 * SETTLED:.0f} percentage points gained in the second half of the "
-        "training at their best. False where one of the two answers at some rate. Not measured "
-        "where the head with three projections does not answer, or the others are still rising.",
+        f"projections answers with an accuracy surely above {LEARNT_ACCURACY} at some learning "
+        "rate, and both the head with W_q = W_k and the head with W_v = I are surely below at "
+        f"every one, with surely less than {100 * SETTLED:.0f} percentage points gained in the "
+        "second half of the training at their best. False where one of the two answers at some "
+        "rate. Not measured where the head with three projections does not answer, or the others "
+        "are still rising.",
         "projections-accuracy",
         projections,
         evidence=findings.parts("d_k", "n_k", "batch_size"),

@@ -5,7 +5,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from sqrtdk.experiments.encoder_decoder.figures import at_end
-from sqrtdk.experiments.encoder_decoder.measure import SOLVED
+from sqrtdk.experiments.encoder_decoder.measure import LEARNT_ACCURACY
 from sqrtdk.experiments.projections.measure import COLUMNS
 from sqrtdk.figures import draw
 from sqrtdk.figures.draw import Tables
@@ -39,14 +39,15 @@ def build_accuracy(tables: Tables) -> Figure:
 
     def refer(axes: Axes, panel: Panel) -> None:
         if panel.row == "accuracy":
-            plot_level(axes, SOLVED)
+            plot_level(axes, LEARNT_ACCURACY)
 
     return build_lines(
         table,
         [Row("accuracy", ("accuracy",)), Row("weight on the item", ("asked_weight",))],
         "Top: share of held-out queries whose output is nearest to their item's answer; dashed: "
-        f"{SOLVED}, from which on the task counts as learnt. Bottom: mean attention weight on the "
-        "item that is asked for. Each head at the learning rate with its best accuracy.",
+        f"{LEARNT_ACCURACY}, from which on the task counts as learnt. Bottom: mean attention "
+        "weight on the item that is asked for. Each head at the learning rate with its best "
+        "accuracy.",
         refer,
         looks={name: look for name, look in LOOKS.items() if name in set(table["arm"])},
         across="relation",

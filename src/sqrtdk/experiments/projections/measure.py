@@ -14,7 +14,7 @@ import numpy as np
 from sqrtdk import schema
 from sqrtdk.core.adam import Adam
 from sqrtdk.core.attention import Floats
-from sqrtdk.experiments.cells import Cell, shared
+from sqrtdk.experiments.cells import Cell, lazy_batch
 from sqrtdk.experiments.projections import model
 from sqrtdk.experiments.projections.model import Projections, Task, Weights
 from sqrtdk.experiments.training import measure as training
@@ -44,11 +44,11 @@ RELATION = Key(
 AXES: tuple[Key, ...] = (
     schema.D_K, schema.N_K, BATCH_SIZE, RELATION, PROJECTIONS, LEARNING_RATE, schema.SEED,
 )  # fmt: skip
-KEYS: tuple[Key, ...] = (*AXES, D_MODEL, NOISE_SD, STEPS)
+CONFIG_KEYS: tuple[Key, ...] = (*AXES, D_MODEL, NOISE_SD, STEPS)
 
-WITHIN: tuple[str, ...] = ("projections",)
+BATCHED_AXES: tuple[str, ...] = ("projections",)
 
-TOGETHER = 8
+SEEDS_PER_BATCH = 8
 """Number of seeds that are trained together. Affects the cost of a run, never its numbers."""
 
 COLUMNS: tuple[Column, ...] = (
@@ -84,7 +84,7 @@ def memory(slab: dict[str, Any]) -> int:
     weights = 6 * (2 * d_model * d_k + d_model**2)
     batch = 6 * (n_k + n_q) * (d_model + d_k) + 4 * n_q * n_k
     drawn = slab["steps"] * (2 * n_k + 2 * n_q) * d_model
-    return int(8 * TOGETHER * (held + weights + batch + 2 * drawn))
+    return int(8 * SEEDS_PER_BATCH * (held + weights + batch + 2 * drawn))
 
 
 def seconds(slab: dict[str, Any]) -> float:
@@ -98,9 +98,9 @@ def cells(slab: dict[str, Any]) -> Iterator[Cell]:
     names = [key.name for key in AXES if key.name not in ("projections", "seed")]
     start, stop = slab["seeds"]
     for projections in slab["projections"]:
-        for first in range(start, stop, TOGETHER):
-            seeds = range(first, min(first + TOGETHER, stop))
-            found = shared(partial(measure, slab, projections), seeds)
+        for first in range(start, stop, SEEDS_PER_BATCH):
+            seeds = range(first, min(first + SEEDS_PER_BATCH, stop))
+            found = lazy_batch(partial(measure, slab, projections), seeds)
             for run, seed in enumerate(seeds):
                 axes = {name: slab[name] for name in names}
                 yield axes | {"projections": projections, "seed": seed}, partial(found, run)

@@ -4,14 +4,14 @@ from sqrtdk.claims import findings
 from sqrtdk.claims.claim import Claim
 from sqrtdk.claims.findings import Finding
 from sqrtdk.experiments.encoder_decoder.judging import (
-    CHANCE,
+    FISHER_ALPHA,
     SETTLED,
     added,
     curves_of,
     is_settled,
     need,
 )
-from sqrtdk.experiments.encoder_decoder.measure import GAIN, SOLVED
+from sqrtdk.experiments.encoder_decoder.measure import GAIN, LEARNT_ACCURACY
 from sqrtdk.stats.curves import is_beyond
 from sqrtdk.stats.decisions import all_known, any_known
 from sqrtdk.stats.intervals import Estimate, MissingError
@@ -21,7 +21,7 @@ from sqrtdk.stats.wording import format_estimate, format_percent
 REACH = ("length", "hidden", "d_k", "learning_rate")
 """Axes of the reach experiment; its claims are judged for each combination of them."""
 
-DECADE, GONE = -1.0, -2.0
+REACH_LOG10, VANISHED_LOG10 = -1.0, -2.0
 """log₁₀ of the share of its norm that a derivative keeps: above the first it counts as kept, below
 the second as vanished."""
 
@@ -60,12 +60,12 @@ def reach(whole: WholeTable) -> Finding:
     }
     if not attention:
         raise MissingError("the run has no reader with attention")
-    lost = is_beyond(fixed["initial"], DECADE, above=False)
+    lost = is_beyond(fixed["initial"], REACH_LOG10, above=False)
     if lost is not True:
         raise MissingError(
             f"over {far} pairs the fixed vector keeps {_share(fixed['initial'])} of its reach too"
         )
-    holds = all_known(is_beyond(value, DECADE, above=True) for value in attention.values())
+    holds = all_known(is_beyond(value, REACH_LOG10, above=True) for value in attention.values())
     (worst, stage), least = min(attention.items(), key=lambda item: item[1].mean)
     verb = "reaches" if holds else "does not reach"
     return Finding(
@@ -77,7 +77,7 @@ def reach(whole: WholeTable) -> Finding:
         f"fixed vector keeps {_share(fixed['initial'])} before training.",
         f"log₁₀ of the share that {worst} keeps over {far} pairs, {stage}",
         least,
-        abs(least.mean - DECADE),
+        abs(least.mean - REACH_LOG10),
     )
 
 
@@ -88,11 +88,13 @@ def vanishing(whole: WholeTable) -> Finding:
     before = _reach(whole, "initial", "relative_log10_norm")["fixed"]
     trained = whole.table[whole.table["stage"] == "trained"]
     gains = curves_of(trained, GAIN.name, "distance").get("fixed", {})
-    states = {d: is_beyond(value, GONE, above=True) for d, value in kept.items()}
+    states = {d: is_beyond(value, VANISHED_LOG10, above=True) for d, value in kept.items()}
     near = [d for d, state in states.items() if state is True]
     # A norm that is 0 with every seed has no logarithm, and no row.
-    beyond = any_known(is_beyond(kept[d], GONE, above=False) if d in kept else True for d in right)
-    answers = {is_beyond(right[d], SOLVED, above=True) for d in near}
+    beyond = any_known(
+        is_beyond(kept[d], VANISHED_LOG10, above=False) if d in kept else True for d in right
+    )
+    answers = {is_beyond(right[d], LEARNT_ACCURACY, above=True) for d in near}
     steps = int(whole.settings["steps"])
     if {True, False} <= answers:
         # Neither holds, and more seeds would not change that.
@@ -102,7 +104,7 @@ def vanishing(whole: WholeTable) -> Finding:
     if answers == {True} and beyond is False:
         raise MissingError("the fixed vector answers every distance")
     gain = next(iter(gains.values()), None)
-    if answers == {False} and not is_settled(gain, right[min(near)], CHANCE):
+    if answers == {False} and not is_settled(gain, right[min(near)], FISHER_ALPHA):
         raise MissingError(
             f"after {steps} training steps the fixed vector may still be learning, so that what it "
             "does not answer may only not be trained"
@@ -122,7 +124,7 @@ def vanishing(whole: WholeTable) -> Finding:
         "best distance.",
         "best accuracy of the trained fixed vector at any distance",
         best,
-        abs(best.mean - SOLVED),
+        abs(best.mean - LEARNT_ACCURACY),
         f"after {steps} training steps{added(gain)}",
     )
 
@@ -145,12 +147,12 @@ CLAIMS = (
         "Within reach are the distances at which, after training, the norm of the derivative is "
         "surely more than 1/100 of that at distance 0, beyond it those at which it is surely less. "
         "True where the fixed vector answers those within reach with an accuracy above "
-        f"{SOLVED} and some are beyond; false where it is below at all of those within reach, "
-        "although training has settled (its second half added surely less than "
-        f"{100 * SETTLED:.0f} percentage points to the accuracy over all distances, "
-        "and the nearest is answered surely more often than by chance). "
-        "Not measured where training has not settled, where it is above at some of them and below "
-        "at others, or answers every distance.",
+        f"{LEARNT_ACCURACY} and some are beyond; false where it is below at all of those within "
+        "reach, although training has settled (its second half added surely less than "
+        f"{100 * SETTLED:.0f} percentage points to the accuracy over all distances, and the "
+        "nearest is answered surely more often than by chance). Not measured where training has "
+        "not settled, where it is above at some of them and below at others, or answers every "
+        "distance.",
         "reach-distance",
         vanishing,
         source="ours",

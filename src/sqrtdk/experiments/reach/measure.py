@@ -22,15 +22,15 @@ from sqrtdk.experiments.encoder_decoder.measure import (
     GAIN,
     STEPS,
     UNASKED,
-    trained_together,
+    batched_training_cells,
 )
 from sqrtdk.experiments.encoder_decoder.model import Parameters, Sequences
 from sqrtdk.schema import Column, Key
 from sqrtdk.storage.tables import Row
 
-KEYS: tuple[Key, ...] = (*AXES, STEPS, BATCH)
+CONFIG_KEYS: tuple[Key, ...] = (*AXES, STEPS, BATCH)
 
-WITHIN: tuple[str, ...] = ("reader",)
+BATCHED_AXES: tuple[str, ...] = ("reader",)
 
 STAGES = ("initial", "trained")
 
@@ -96,7 +96,7 @@ def seconds(slab: dict[str, Any]) -> float:
 
 def cells(slab: dict[str, Any]) -> Iterator[Cell]:
     """Return the cells of one slab, trained like those of `encoder_decoder`."""
-    return trained_together(slab, measure)
+    return batched_training_cells(slab, measure)
 
 
 def measure(
@@ -152,7 +152,7 @@ def accuracies(reader: str, parameters: Parameters, data: Sequences) -> Floats:
     runs, length, *_ = states.shape
     accuracy = np.empty((runs, length))
     for position in range(length):
-        found = model.read(reader, parameters, states, data.keys[:, position])
+        found = model.read_out(reader, parameters, states, data.keys[:, position])
         right = np.argmax(found.logits, axis=-1) == data.values[:, position]
         accuracy[:, position] = np.mean(right, axis=-1)
     return accuracy[:, ::-1]

@@ -21,7 +21,7 @@ from sqrtdk.figures.lines import (
     plot_metric,
 )
 from sqrtdk.figures.panels import log_axis, log_limits, panels
-from sqrtdk.stats.intervals import spread
+from sqrtdk.stats.intervals import evenly_spaced
 
 WHERE = ("n_k", "n_q", "dtype")
 
@@ -115,7 +115,7 @@ def _cosine_axis(axes: Axes, cosines_shown: Sequence[float]) -> None:
     low, high = cosines_shown[0], cosines_shown[-1]
     edge = 0.04 * (high - low) or 0.5
     axes.set_xlim(low - edge, high + edge)
-    axes.xaxis.set_major_locator(FixedLocator(spread(cosines_shown, 5)))
+    axes.xaxis.set_major_locator(FixedLocator(evenly_spaced(cosines_shown, 5)))
 
 
 BUILD: draw.Builders = {

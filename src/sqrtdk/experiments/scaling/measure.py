@@ -17,11 +17,11 @@ from sqrtdk.core import kernel, metrics, scale_rules
 from sqrtdk.core.attention import ScaleRule
 from sqrtdk.core.input_laws import Array, Inputs, draw
 from sqrtdk.core.kernel import Kernel
-from sqrtdk.experiments.cells import Cell, shared
+from sqrtdk.experiments.cells import Cell, lazy_batch
 from sqrtdk.schema import Column, Key
 from sqrtdk.storage.tables import Row
 
-KEYS: tuple[Key, ...] = (
+CONFIG_KEYS: tuple[Key, ...] = (
     schema.D_K,
     schema.N_K,
     schema.N_Q,
@@ -32,7 +32,7 @@ KEYS: tuple[Key, ...] = (
     schema.SEED,
 )
 
-WITHIN: tuple[str, ...] = ()
+BATCHED_AXES: tuple[str, ...] = ()
 
 GRADIENTS = {
     "logits": "the logits (scores after scaling), one row a query",
@@ -206,7 +206,7 @@ def cells_of(slab: dict[str, Any], measure: Measure) -> Iterator[Cell]:
     for start in range(0, len(seeds), size):
         some = seeds[start : start + size]
         drawn = partial(draw, law, **sizes, d_v=slab["d_v"], dtype=slab["dtype"])
-        measured = shared(partial(_measure, measure, core, drawn), list(rules.values()), some)
+        measured = lazy_batch(partial(_measure, measure, core, drawn), list(rules.values()), some)
         for (place, seed), (arm, scaling) in itertools.product(enumerate(some), enumerate(rules)):
             axes = {"inputs": inputs, "dtype": slab["dtype"], "scaling": scaling, "seed": seed}
             yield sizes | axes, partial(measured, arm, place)

@@ -36,7 +36,7 @@ METRICS = ("entropy_normalized", "jacobian_norm", "grad_logits_dead_entries")
 SQUARES = "sum_sq_weights"
 """The metric whose curve is the same for all n_k if its axis is in units of m_n."""
 
-KEYS = ["d_k", "n_k", *WHERE, "scaling"]
+KEY_COLUMNS = ["d_k", "n_k", *WHERE, "scaling"]
 
 
 def against_spread(table: pd.DataFrame, metric: str) -> pd.DataFrame:
@@ -45,7 +45,7 @@ def against_spread(table: pd.DataFrame, metric: str) -> pd.DataFrame:
     `table` is the summary or exact.csv; the spread is the measured or the exact one.
     """
     value = "mean" if "mean" in table else "exact"
-    axes = [name for name in KEYS if name in table]
+    axes = [name for name in KEY_COLUMNS if name in table]
     spread = table.loc[table["metric"] == SPREAD, [*axes, value]]
     spread = spread[spread[value] > 0].rename(columns={value: SPREAD})
     return table[table["metric"] == metric].merge(spread, on=axes)

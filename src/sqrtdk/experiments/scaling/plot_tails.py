@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from sqrtdk.figures import style
 from sqrtdk.figures.draw import Tables
 from sqrtdk.figures.lines import plot_level
-from sqrtdk.figures.panels import MOST, log_axis, log_limits, sheet
+from sqrtdk.figures.panels import MAX_PANELS, log_axis, log_limits, sheet
 from sqrtdk.figures.style import INK, WHERE
 
 GRADIENT = "q"
@@ -35,12 +35,12 @@ def build_tails(tables: Tables) -> Figure:
     looks = style.looks(table["scaling"])
     sizes = sorted(set(table["d_k"]))
     strokes = dict(zip(sizes, itertools.cycle(STROKES[-len(sizes) :]), strict=False))
-    columns = min(len(looks), MOST)
-    blocks = math.ceil(len(looks) / MOST)
+    columns = min(len(looks), MAX_PANELS)
+    blocks = math.ceil(len(looks) / MAX_PANELS)
     figure, grid = sheet(2 * blocks, columns, margin=4, headings=3 * blocks)
     for i, (arm, look) in enumerate(looks.items()):
         rows = table[table["scaling"] == arm]
-        top, column = 2 * (i // MOST), i % MOST
+        top, column = 2 * (i // MAX_PANELS), i % MAX_PANELS
         above, below = (figure.add_subplot(grid[top + j, column]) for j in range(2))
         above.set_title(f"scaling = {arm}", color=look.color, fontweight="bold")
         if column == 0:

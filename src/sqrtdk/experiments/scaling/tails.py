@@ -71,7 +71,7 @@ def rows(settings: Mapping[str, Any]) -> Iterator[tables.Row]:
     inputs, law = next(iter(settings["inputs"].items()))
     unit = settings["d_v"] ** -0.5
     core = Kernel()
-    for d_k in intervals.spread(settings["d_k"], SIZES):
+    for d_k in intervals.evenly_spaced(settings["d_k"], SIZES):
         sizes = {"d_k": d_k, "n_k": n_k, "n_q": n_q}
         entries = settings["scaling"].items()
         rules = {name: scale_rules.rule(entry, d_k=d_k, n_k=n_k) for name, entry in entries}

@@ -16,7 +16,7 @@ from sqrtdk.schema import Column
 from sqrtdk.stats import intervals
 from sqrtdk.storage import tables
 
-SHOWN = 16
+SHOWN_ROWS = 16
 """Number of queries and keys shown: more cannot be distinguished on a page."""
 
 PANELS = 5
@@ -46,12 +46,13 @@ def rows(settings: Mapping[str, Any]) -> Iterator[tables.Row]:
     n_k, n_q, seed = settings["n_k"][0], settings["n_q"][0], settings["seed"][0]
     inputs, law = next(iter(settings["inputs"].items()))
     dtype = settings["dtype"][0]
-    for d_k in intervals.spread(settings["d_k"], PANELS):
+    for d_k in intervals.evenly_spaced(settings["d_k"], PANELS):
         sizes = {"d_k": d_k, "n_k": n_k, "n_q": n_q}
         arrays = draw(law, **sizes, d_v=settings["d_v"], seed=seed, dtype=dtype)
         for scaling, rule in sorted(settings["scaling"].items()):
             scale = scale_rules.rule(rule, d_k=d_k, n_k=n_k)
-            shown = attention(arrays.q, arrays.k, arrays.v, scale=scale).weights[:SHOWN, :SHOWN]
+            weights = attention(arrays.q, arrays.k, arrays.v, scale=scale).weights
+            shown = weights[:SHOWN_ROWS, :SHOWN_ROWS]
             axes = sizes | {"inputs": inputs, "dtype": dtype, "scaling": scaling, "seed": seed}
             for (query, key), weight in np.ndenumerate(shown):
                 yield axes | {"query": query, "key": key, "weight": float(weight)}

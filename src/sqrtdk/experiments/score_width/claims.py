@@ -8,7 +8,7 @@ from sqrtdk.claims import findings
 from sqrtdk.claims.claim import Claim
 from sqrtdk.claims.findings import FACTOR, Finding
 from sqrtdk.experiments.encoder_decoder.judging import need
-from sqrtdk.experiments.encoder_decoder.measure import SOLVED
+from sqrtdk.experiments.encoder_decoder.measure import LEARNT_ACCURACY
 from sqrtdk.experiments.training.claims import Ratio
 from sqrtdk.stats.decisions import MIN_DECISIVE_D_K, all_known
 from sqrtdk.stats.intervals import Estimate, MissingError
@@ -112,10 +112,10 @@ def score_width(whole: WholeTable) -> Finding:
     verb = "falls" if grown else "does not fall" if grown is False else "does not surely fall"
     return Finding(
         holds,
-        f"to an accuracy of {SOLVED}: {shown}",
-        f"Unscaled dot attention {verb} behind as d_k grows: to an accuracy of {SOLVED}, at d_k = "
-        f"{large}, it {dot[large].text}; scaled dot attention {scaled[large].text}, additive "
-        f"attention {points['additive'][large].text}.{lag}",
+        f"to an accuracy of {LEARNT_ACCURACY}: {shown}",
+        f"Unscaled dot attention {verb} behind as d_k grows: to an accuracy of {LEARNT_ACCURACY}, "
+        f"at d_k = {large}, it {dot[large].text}; scaled dot attention {scaled[large].text}, "
+        f"additive attention {points['additive'][large].text}.{lag}",
         f"steps of unscaled dot attention at d_k = {large} over those at d_k = {small}",
         end.bound,
         max(0.0, min(abs(end.least - FACTOR), abs(end.most - FACTOR))),
@@ -128,16 +128,17 @@ CLAIMS = (
         "score_width",
         "As the score width grows, dot attention without scaling falls behind; additive and scaled "
         "dot attention do not.",
-        f"Compared are steps to an accuracy of {SOLVED}, seed by seed. Half of the seeds choose "
-        "each reader's learning rate at each d_k, the other half are reported at it, and the other "
-        "way round. A seed that does not get there bounds its ratio by the steps trained. A reader "
-        "keeps up where the whole interval of the median ratio of its steps to those at the "
-        f"smallest d_k is below {FACTOR}; it is behind where the whole interval is above {FACTOR}. "
-        "True where additive and scaled dot attention keep up at every d_k and, at the largest, "
-        "unscaled dot attention is behind itself and, by the same margin, behind scaled dot "
-        "attention. False where additive or scaled dot attention is behind at some d_k; or where "
-        f"the largest d_k is {MIN_DECISIVE_D_K} or more and unscaled dot attention is surely not "
-        "behind. Else not measured, and with fewer than six seeds, which give no interval.",
+        f"Compared are steps to an accuracy of {LEARNT_ACCURACY}, seed by seed. Half of the seeds "
+        "choose each reader's learning rate at each d_k, the other half are reported at it, and "
+        "the other way round. A seed that does not get there bounds its ratio by the steps "
+        "trained. A reader keeps up where the whole interval of the median ratio of its steps to "
+        f"those at the smallest d_k is below {FACTOR}; it is behind where the whole interval is "
+        f"above {FACTOR}. True where additive and scaled dot attention keep up at every d_k and, "
+        "at the largest, unscaled dot attention is behind itself and, by the same margin, behind "
+        "scaled dot attention. False where additive or scaled dot attention is behind at some d_k; "
+        f"or where the largest d_k is {MIN_DECISIVE_D_K} or more and unscaled dot attention is "
+        "surely not behind. Else not measured, and with fewer than six seeds, which give no "
+        "interval.",
         "score_width-d_k",
         score_width,
         evidence=findings.parts("length", "hidden"),

@@ -16,7 +16,7 @@ from sqrtdk.stats.intervals import Estimate, MissingError
 from sqrtdk.stats.series import WholeTable, scaled_arm, unscaled_arm
 from sqrtdk.stats.wording import format_estimate, format_number
 
-MUCH = 5
+MIN_NOTABLE_RATIO = 5
 """A ratio of steps below which scaling helps only a little."""
 
 FEWEST = 6
@@ -25,7 +25,7 @@ FEWEST = 6
 WIDER = math.log10(2)
 """Minimum difference of two windows of learning rates in decades, a factor of 2."""
 
-SAME = 1e-3
+SAME_LOSS_RTOL = 1e-3
 """Relative difference above which two held-out losses count as different. Rounding causes up to
 3e-6 in the default grid, where Adam divides by gradient entries that are nearly 0. Seeds differ by
 tens of per cent."""
@@ -193,7 +193,7 @@ def scaling_helps(one: Comparison) -> Finding:
     times = end.text(" times")
     bound = {"": "", "at least ": "lower bound of ", "at most ": "upper bound of "}[end.kind]
     condition = ""
-    if holds and end.least < MUCH:
+    if holds and end.least < MIN_NOTABLE_RATIO:
         known = f"that is only known to be {end.text()}" if end.kind else f"of {end.text()} only"
         condition = f"by a factor {known}"
     return Finding(
@@ -279,7 +279,7 @@ def same_run(whole: WholeTable) -> Finding:
     reach = "reach 90 % at the same step" + f", in {neither} neither run does" * bool(neither)
     worst = max(pairs, key=lambda one: float(one["difference"]))
     apart = float(worst["difference"])
-    holds = len(same) == len(pairs) and apart < SAME
+    holds = len(same) == len(pairs) and apart < SAME_LOSS_RTOL
     what = "the same run" if holds else "another run"
     return Finding(
         holds,
@@ -291,7 +291,7 @@ def same_run(whole: WholeTable) -> Finding:
         f"largest relative difference of the loss (optimizer = {worst['optimizer']}, "
         f"d_k = {worst['d_k']})",
         Estimate(apart),
-        abs(math.log(max(apart, 1e-300) / SAME)),
+        abs(math.log(max(apart, 1e-300) / SAME_LOSS_RTOL)),
     )
 
 
@@ -307,7 +307,7 @@ CLAIMS = (
         f"both are 1, false if that d_k is {MIN_DECISIVE_D_K} or more, else not measured; "
         "undecided elsewhere. Not measured where that d_k is 1, a chosen rate there is at the edge "
         "of the grid, fewer than six seeds give no interval, or too few runs get to 90 % to bound "
-        f"the ratio. With a condition where the ratio is below {MUCH}, or may be.",
+        f"the ratio. With a condition where the ratio is below {MIN_NOTABLE_RATIO}, or may be.",
         "training-steps",
         scaling_helps,
         caveat="for initial weights that give q and k entries of variance 1; smaller ones do "
@@ -336,7 +336,7 @@ CLAIMS = (
         "True where every run with 1/√d_k and its twin without a scale, from weights divided by "
         "the fourth root of d_k and at a rescaled learning rate, reach 90 % at the same step, or "
         "neither does, and their losses "
-        f"never differ by more than {100 * SAME} %, which leaves room for "
+        f"never differ by more than {100 * SAME_LOSS_RTOL} %, which leaves room for "
         f"rounding; false "
         "elsewhere.",
         "training-steps",

@@ -70,7 +70,7 @@ def train_twin(slab: dict[str, Any], seed: int, *, rate: float, factor: float) -
             scale=np.ones((1, 1, 1)),
             loss=slab["loss"],
             logged=training.logged(slab["steps"]),
-            level=training.LEVEL,
+            level=training.LEARNT_ACCURACY,
         )
 
 
@@ -97,7 +97,7 @@ def pairs(
     }
     runs = runs[runs["scaling"] == arm].sort_values("step")
     by_cell = dict(list(runs.groupby([*task, "learning_rate", "seed"])))
-    for slab in planning.slabs(dict(settings), training.WITHIN):
+    for slab in planning.slabs(dict(settings), training.BATCHED_AXES):
         at = tuple(slab[name] for name in task)
         factor = scale_rules.factor(settings["scaling"][arm], d_k=slab["d_k"], n_k=slab["n_k"])
         if factor is None:

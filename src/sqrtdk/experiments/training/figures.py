@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from sqrtdk.experiments.training import rates
-from sqrtdk.experiments.training.measure import LEVEL, LOSS, OPTIMIZER
+from sqrtdk.experiments.training.measure import LEARNT_ACCURACY, LOSS, OPTIMIZER
 from sqrtdk.figures import draw, style
 from sqrtdk.figures.draw import Tables
 from sqrtdk.figures.lines import Row, build_lines, by_scaling, plot_level
@@ -71,7 +71,7 @@ def build_curves(tables: Tables) -> Figure:
     table = at_best(tables["summary"], tables["rates"])
     table = chosen(table[table["metric"].isin(metrics)], loss="values", optimizer="adam")
     looks = style.looks(table["scaling"])
-    sizes = intervals.spread(sorted(set(table["d_k"])), SIZES)
+    sizes = intervals.evenly_spaced(sorted(set(table["d_k"])), SIZES)
     figure, grid = sheet(len(metrics), len(sizes), margin=0, headings=2)
     figure.set_figwidth(max(0.9 + 2.15 * len(sizes), 4.2))
     ceiling = math.log(table["n_k"].iloc[0])
@@ -80,7 +80,9 @@ def build_curves(tables: Tables) -> Figure:
             axes = figure.add_subplot(grid[line, column])
             there = table[(table["d_k"] == d_k) & (table["metric"] == metric)]
             plot_curves(there, axes, looks)
-            level, top = (LEVEL, 1.04) if metric == "accuracy" else (ceiling, 1.08 * ceiling)
+            level, top = (
+                (LEARNT_ACCURACY, 1.04) if metric == "accuracy" else (ceiling, 1.08 * ceiling)
+            )
             axes.set_ylim(-0.02 * top, top or 1.0)
             plot_level(axes, level)
             if line == 0:
@@ -95,7 +97,7 @@ def build_curves(tables: Tables) -> Figure:
     style.note(
         figure,
         "Each arm at its best learning rate. Means over held-out queries. Dashed: "
-        f"{100 * LEVEL:.0f} % accuracy, and ln n_k, the entropy of equal weights. "
+        f"{100 * LEARNT_ACCURACY:.0f} % accuracy, and ln n_k, the entropy of equal weights. "
         f"{style.says_seeds(table)} Steps are linear up to {FIRST_STEP:.0f} and logarithmic after "
         f"it; points are where it was measured. {style.says_where(table, WHERE)}",
     )

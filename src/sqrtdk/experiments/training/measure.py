@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from sqrtdk import schema
 from sqrtdk.core import scale_rules
 from sqrtdk.core.attention import Floats
-from sqrtdk.experiments.cells import Cell, shared
+from sqrtdk.experiments.cells import Cell, lazy_batch
 from sqrtdk.experiments.training import lookup
 from sqrtdk.experiments.training.lookup import Adam, Batch, Loss, Optimizer, Sgd
 from sqrtdk.schema import Column, Key
 from sqrtdk.storage.tables import Row
 
-LEVEL = 0.9
+LEARNT_ACCURACY = 0.9
 """The retrieval accuracy for `steps_to_90`."""
 
 HELD_OUT = 256
@@ -76,7 +76,7 @@ LOSS = Key(
 )
 LEARNING_RATE = Key("learning_rate", "number", "Learning rate of the optimizer.")
 
-KEYS: tuple[Key, ...] = (
+CONFIG_KEYS: tuple[Key, ...] = (
     schema.D_K,
     schema.N_K,
     BATCH_SIZE,
@@ -91,7 +91,7 @@ KEYS: tuple[Key, ...] = (
     schema.SEED,
 )
 
-WITHIN: tuple[str, ...] = ("learning_rate",)
+BATCHED_AXES: tuple[str, ...] = ("learning_rate",)
 
 _DIVERGED = "Empty where the run has diverged"
 _OVERFLOW = f"{_DIVERGED}, and where it needs a number beyond the largest float."
@@ -153,9 +153,9 @@ COLUMNS: tuple[Column, ...] = (
     ),
     Column(
         "steps_to_90",
-        f"First step, up to this one, at which accuracy was at least {LEVEL}; checked at every "
-        "step. Empty before it. Its mean in summary.csv is only over the seeds that reached it; "
-        "rates.csv counts the others.",
+        f"First step, up to this one, at which accuracy was at least {LEARNT_ACCURACY}; checked at "
+        "every step. Empty before it. Its mean in summary.csv is only over the seeds that reached "
+        "it; rates.csv counts the others.",
         "steps",
         optional=True,
     ),
@@ -233,7 +233,7 @@ def cells(slab: dict[str, Any]) -> Iterator[Cell]:
     names = [(rate, scaling) for rate in slab["learning_rate"] for scaling in factors]
     arms = [(rate, factors[scaling]) for rate, scaling in names]
     for seed in range(*slab["seeds"]):
-        found = shared(partial(measure, slab, seed), arms)
+        found = lazy_batch(partial(measure, slab, seed), arms)
         for place, (rate, scaling) in enumerate(names):
             axes = {"scaling": scaling, "learning_rate": rate, "seed": seed}
             yield sizes | axes, partial(found, place)
@@ -261,7 +261,7 @@ def measure(
                 scale=_runs(factors[part]),
                 loss=loss,
                 logged=logged(slab["steps"]),
-                level=LEVEL,
+                level=LEARNT_ACCURACY,
             )
         for place, factor in enumerate(factors[part]):
             rows.append([_row(point, place, snr[factor]) for point in points])

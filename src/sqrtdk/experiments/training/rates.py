@@ -224,7 +224,7 @@ def rows_of(found: Mapping[str, Runs], settings: Mapping[str, Any]) -> Iterator[
 def arm_of(runs: Runs, grid: Sequence[float]) -> Arm:
     """Return one scale rule of a comparison."""
     places = crossfit(runs)
-    works = runs.accuracy >= training.LEVEL
+    works = runs.accuracy >= training.LEARNT_ACCURACY
     widths = dict(zip(sorted(set(grid)), _decades(grid), strict=True))
     windows = works @ np.array([widths[rate] for rate in runs.rates])
     ends = [place for place, rate in enumerate(runs.rates) if rate in (min(grid), max(grid))]

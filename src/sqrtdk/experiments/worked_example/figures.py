@@ -7,7 +7,14 @@ from matplotlib.figure import Figure
 from sqrtdk.experiments.worked_example import matrices
 from sqrtdk.experiments.worked_example.matrices import Matrices, Matrix
 from sqrtdk.experiments.worked_example.measure import ARMS
-from sqrtdk.experiments.worked_example.plot_matrix import CELL, HEAD, NAMES, Box, arrow, plot_matrix
+from sqrtdk.experiments.worked_example.plot_matrix import (
+    CELL,
+    HEADING_HEIGHT,
+    NAMES,
+    Box,
+    arrow,
+    plot_matrix,
+)
 from sqrtdk.figures import draw, style
 from sqrtdk.figures.draw import Tables
 
@@ -41,11 +48,11 @@ def build_projections(tables: Tables) -> Figure:
     found = matrices.read(tables["runs"].to_dict("records"))
     block, drop = NAMES + 4 * WIDE, 0.4
     first = EDGE
-    second = first + HEAD + 3 * HIGH + drop
-    third = second + HEAD + 4 * HIGH + drop
+    second = first + HEADING_HEIGHT + 3 * HIGH + drop
+    third = second + HEADING_HEIGHT + 4 * HIGH + drop
     figure = sheet(
         2 * EDGE + 3 * block + 2 * GAP,
-        third + HEAD + 3 * HIGH + 3 * EDGE,
+        third + HEADING_HEIGHT + 3 * HIGH + 3 * EDGE,
         f"{TINTS}. A row of q, k or v belongs to the token of the same name in x.",
     )
     places = [EDGE + i * (block + GAP) for i in range(3)]
@@ -63,18 +70,18 @@ def build_projections(tables: Tables) -> Figure:
     for letter, left, start in zip("qkv", places, starts, strict=True):
         weights = put(f"W_{letter}", f"W_{letter}", left, second)
         made = put(letter, f"{letter} = x W_{letter}", left, third)
-        arrow(figure, start, (weights.middle[0], weights.top - HEAD - 0.03))
+        arrow(figure, start, (weights.middle[0], weights.top - HEADING_HEIGHT - 0.03))
         arrow(
             figure,
             (weights.middle[0], weights.bottom + 0.06),
-            (made.middle[0], made.top - HEAD - 0.03),
+            (made.middle[0], made.top - HEADING_HEIGHT - 0.03),
         )
     return figure
 
 
 # With and without scaling
 
-LINE = 0.18 + HEAD + 3 * HIGH
+LINE = 0.18 + HEADING_HEIGHT + 3 * HIGH
 """Height of one scale rule's part: its name and its matrices."""
 
 BETWEEN = 0.22
@@ -135,7 +142,7 @@ def build_attention(tables: Tables) -> Figure:
         "Row: the token that looks; key: the token that it looks at. A row of weights sums to 1; "
         f"its entropy is in nats, at most ln {len(scores.columns)} = {matrices.number(most)}.",
     )
-    middle = EDGE + LINE + BETWEEN / 2 - 1.5 * HIGH - HEAD
+    middle = EDGE + LINE + BETWEEN / 2 - 1.5 * HIGH - HEADING_HEIGHT
     begin = plot_matrix(figure, scores, "scores = q kᵀ", (EDGE, middle), largest=scores.largest)
     for arm in ARMS:
         steps = [("logits", ""), ("weights", "softmax"), ("entropy", ""), ("output", "times v")]

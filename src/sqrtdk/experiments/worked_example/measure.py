@@ -33,8 +33,8 @@ SEED = replace(
     "only worked_example='{seed: 7}' changes it; seed and seeds for all experiments do not.",
 )
 
-KEYS: tuple[Key, ...] = (SEED,)
-WITHIN: tuple[str, ...] = ()
+CONFIG_KEYS: tuple[Key, ...] = (SEED,)
+BATCHED_AXES: tuple[str, ...] = ()
 
 
 class Array(NamedTuple):

@@ -18,7 +18,7 @@ CELL = (0.52, 0.24)
 NAMES = 0.5
 """Width of the names of rows."""
 
-HEAD = 0.37
+HEADING_HEIGHT = 0.37
 """Height of a title and of the names of columns."""
 
 
@@ -50,7 +50,7 @@ def plot_matrix(
     An entry of magnitude `largest` has the strongest tint; if `largest` is infinite there is none.
     """
     (left, top), (wide, high) = at, CELL
-    left, top = left + NAMES * named, top + HEAD
+    left, top = left + NAMES * named, top + HEADING_HEIGHT
     n_rows, n_columns = len(matrix.rows), len(matrix.columns)
     box = Box(left, top, left + wide * n_columns, top + high * n_rows)
     width, height = figure.get_size_inches()
