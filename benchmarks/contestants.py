@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from sqrtdk.core import gradients, input_laws, kernel, metrics
+from sqrtdk.core import gradients, input_laws, kernel, kernel_sizes, metrics
 from sqrtdk.core.attention import Factor, attention, scores, shift_by_row_max
 from sqrtdk.core.input_laws import Array, Inputs
 from sqrtdk.experiments.scaling import measure as scaling
@@ -34,7 +34,7 @@ class Case:
     @property
     def cells(self) -> int:
         """Return the number of cells of a batch."""
-        return int(kernel.batch_size(self.n, self.n, self.d, self.d))
+        return int(kernel_sizes.batch_size(self.n, self.n, self.d, self.d))
 
     @property
     def scales(self) -> tuple[float, float]:

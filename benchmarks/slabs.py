@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sqrtdk.config import compose
-from sqrtdk.core import input_laws, kernel, scale_rules
+from sqrtdk.core import input_laws, kernel, kernel_sizes, scale_rules
 from sqrtdk.experiments import cells
 from sqrtdk.experiments.scaling import measure as scaling
 from sqrtdk.jobs import measure as measure_job
@@ -76,7 +76,7 @@ def bare(slab: Mapping[str, Any]) -> None:
     ]
     core = kernel.Kernel()
     seeds = range(*slab["seeds"])
-    size = kernel.batch_size(slab["n_q"], slab["n_k"], slab["d_k"], slab["d_v"])
+    size = kernel_sizes.batch_size(slab["n_q"], slab["n_k"], slab["d_k"], slab["d_v"])
     below = 1e-3 / slab["n_k"] * slab["d_v"] ** 0.5
     drawn = partial(input_laws.draw, law, **sizes, dtype=slab["dtype"])
     for start in range(0, len(seeds), size):

@@ -22,7 +22,7 @@ from sqrtdk.schema import Column
 from sqrtdk.stats import agreement
 from sqrtdk.stats.curves import Curve, crossing, relative_range
 from sqrtdk.stats.intervals import Estimate, MissingError, paired_ratio, statistics, typical
-from sqrtdk.theory import exact_table, expectations
+from sqrtdk.theory import exact_table, expectations, thresholds
 from sqrtdk.theory.points import Point
 
 SEEDS = (3, 5, 20, 100)
@@ -185,9 +185,9 @@ def _exact(n_k: int, sizes: tuple[int, ...]) -> tuple[float, float, float, float
     """Return the exact crossings and the exact range; finding roots takes seconds."""
     entropies = [expectations.expectations(n_k, float(d), d**-0.5).entropy_nats for d in sizes]
     return (
-        expectations.half_entropy_d_k(n_k),
-        expectations.one_hot_d_k(n_k),
-        expectations.gradient_crossing_d_k(n_k),
+        thresholds.half_entropy_d_k(n_k),
+        thresholds.one_hot_d_k(n_k),
+        thresholds.gradient_crossing_d_k(n_k),
         1 - min(entropies) / max(entropies),
     )
 

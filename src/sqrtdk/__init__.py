@@ -20,11 +20,8 @@ if TYPE_CHECKING:
     from sqrtdk.loading import load_run, read_table
     from sqrtdk.system.errors import MistakeError as UserError
     from sqrtdk.tensors.measurement import measure
-    from sqrtdk.theory.expectations import (
-        expectations,
-        gradient_crossing_d_k,
-        half_entropy_d_k,
-    )
+    from sqrtdk.theory.expectations import expectations
+    from sqrtdk.theory.thresholds import gradient_crossing_d_k, half_entropy_d_k
 
 __version__ = "0.1.0"
 
@@ -62,9 +59,9 @@ _SOURCES = {
     "causal_mask": "core.attention.causal_mask",
     "draw_inputs": "core.input_laws.draw",
     "expectations": "theory.expectations.expectations",
-    "gradient_crossing_d_k": "theory.expectations.gradient_crossing_d_k",
+    "gradient_crossing_d_k": "theory.thresholds.gradient_crossing_d_k",
     "gradients": "core.gradients.gradients",
-    "half_entropy_d_k": "theory.expectations.half_entropy_d_k",
+    "half_entropy_d_k": "theory.thresholds.half_entropy_d_k",
     "load_run": "loading.load_run",
     "logit_std": "core.metrics.logit_std",
     "measure": "tensors.measurement.measure",

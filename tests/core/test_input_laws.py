@@ -11,7 +11,7 @@ from numpy.testing import assert_array_equal
 
 from sqrtdk.core import input_laws, metrics
 from sqrtdk.core.attention import attention, scores
-from sqrtdk.theory import expectations
+from sqrtdk.theory import expectations, fixed_sigma
 
 NAMED = yaml.safe_load((ROOT / "conf/config.yaml").read_text(encoding="utf-8"))["input_laws"]
 
@@ -125,7 +125,7 @@ def test_on_the_sphere_the_squared_norm_is_d_k(arrays, d_k):
 
 def test_with_queries_alone_on_the_sphere_every_query_has_logits_of_one_exact_width():
     # sd scale * √d_k, without the average over |q| of the gaussian law.
-    exact = expectations.given_sigma(math.sqrt(3), 64).entropy_nats
+    exact = fixed_sigma.given_sigma(math.sqrt(3), 64).entropy_nats
     found = []
     for seed in range(50):
         drawn = draw({"law": "sphere", "arrays": "q"}, d_k=3, n_k=64, n_q=64, seed=seed)

@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from oracles import EPS, exact_row_metrics, normal, random_mask
 
-from sqrtdk.core import kernel, metrics
+from sqrtdk.core import kernel_sizes, kernel_steps, metrics
 from sqrtdk.core.attention import Factor, attention, causal_mask
 from sqrtdk.core.gradients import gradients
 from sqrtdk.core.kernel import Kernel
@@ -123,9 +123,9 @@ def test_blocks_of_queries_change_nothing_but_the_order_of_sums(monkeypatch):
     arrays = draw(2, 37, 11, 4, 3)
     mask = random_mask(37, 11)
     whole = Kernel().measure(*arrays, RULES.values(), mask=mask, dead_below=1e-2)
-    monkeypatch.setattr(kernel, "BLOCK_ENTRIES", 1)
-    monkeypatch.setattr(kernel, "BLOCK_ROWS", 5)
-    monkeypatch.setattr(kernel, "STRIP_ENTRIES", 20)
+    monkeypatch.setattr(kernel_sizes, "BLOCK_ENTRIES", 1)
+    monkeypatch.setattr(kernel_sizes, "BLOCK_ROWS", 5)
+    monkeypatch.setattr(kernel_steps, "STRIP_ENTRIES", 20)
     parts = Kernel().measure(*arrays, RULES.values(), mask=mask, dead_below=1e-2)
     for one, other in zip(whole, parts, strict=True):
         # Sums of 37 terms, in another order.
@@ -158,7 +158,7 @@ def test_single_precision_looks_sooner_at_what_a_gram_matrix_lost():
 
 
 def test_a_cell_that_fits_is_kept_whole_for_its_gram_matrices():
-    assert kernel.block_rows(1024, 1024, 2, whole=True) == 1024
+    assert kernel_sizes.block_rows(1024, 1024, 2, whole=True) == 1024
     q, k, v, g = draw(1, 300, 500, 1200, 2)
     (by_gram,) = Kernel().measure(q, k, v, g, [Factor(0.03)])
     (formed,) = Kernel(gram=False).measure(q, k, v, g, [Factor(0.03)])
@@ -281,6 +281,6 @@ def test_memory_grows_no_faster_where_keys_are_not_finite(share):
 
 
 def test_a_batch_is_as_large_as_its_arrays_allow():
-    assert kernel.batch_size(16, 16, 1, 1) > 1
-    assert kernel.batch_size(16, 16, 10**6, 1) == 1
-    assert kernel.batch_size(10**5, 10**5, 1, 1) == 1
+    assert kernel_sizes.batch_size(16, 16, 1, 1) > 1
+    assert kernel_sizes.batch_size(16, 16, 10**6, 1) == 1
+    assert kernel_sizes.batch_size(10**5, 10**5, 1, 1) == 1

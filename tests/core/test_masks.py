@@ -4,6 +4,7 @@ A key is hidden from some queries or from all. Hidden from all, its contents cha
 result. Hidden from some, they change no bit of what belongs to the queries that do not see it.
 """
 
+import contextlib
 import warnings
 from dataclasses import dataclass, replace
 from unittest import mock
@@ -26,7 +27,7 @@ from oracles import (
     random_mask,
 )
 
-from sqrtdk.core import definitions, kernel, metrics
+from sqrtdk.core import definitions, kernel_sizes, kernel_steps, metrics
 from sqrtdk.core.attention import Factor, ScaleGradients, ScaleRule, attention, causal_mask, softmax
 from sqrtdk.core.gradients import gradients, softmax_backward
 from sqrtdk.core.kernel import Kernel
@@ -140,8 +141,11 @@ def by_definition(case):
 
 def by_kernel(case, *, gram=True, blocks=False):
     """Return every result of the kernel in the same form."""
-    small = {"BLOCK_ENTRIES": 1, "BLOCK_ROWS": 2, "STRIP_ENTRIES": 3, "WHOLE_ENTRIES": 1}
-    with mock.patch.multiple(kernel, **(small if blocks else {})) if blocks else mock.MagicMock():
+    small = {"BLOCK_ENTRIES": 1, "BLOCK_ROWS": 2, "WHOLE_ENTRIES": 1}
+    with contextlib.ExitStack() as patches:
+        if blocks:
+            patches.enter_context(mock.patch.multiple(kernel_sizes, **small))
+            patches.enter_context(mock.patch.object(kernel_steps, "STRIP_ENTRIES", 3))
         (found,) = Kernel(gram=gram).measure(
             *case.arrays, [case.rule], mask=case.mask, dead_below=THRESHOLD
         )

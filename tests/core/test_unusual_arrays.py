@@ -508,10 +508,10 @@ def test_rows_that_are_masked_throughout_have_no_gradient_and_give_none(rule):
 
 
 def test_batches_of_empty_cells_are_one_cell_each():
-    from sqrtdk.core import kernel
+    from sqrtdk.core import kernel_sizes
 
-    assert kernel.batch_size(0, 0, 0, 0) >= 1
-    assert kernel.block_rows(0, 0, 0, whole=True) == 0
+    assert kernel_sizes.batch_size(0, 0, 0, 0) >= 1
+    assert kernel_sizes.block_rows(0, 0, 0, whole=True) == 0
 
 
 # Numbers that are not finite

@@ -27,7 +27,7 @@ from sqrtdk.figures import lines, style
 from sqrtdk.jobs import draw as draw_job
 from sqrtdk.stats import summary
 from sqrtdk.storage import planning, tables
-from sqrtdk.theory import exact_table, expectations
+from sqrtdk.theory import exact_table, fixed_sigma
 
 SUMMARY = summary.columns(COLUMNS)
 SCHEMAS = {
@@ -508,7 +508,7 @@ def test_the_collapse_is_each_metric_against_the_measured_spread():
     assert [axes.get_ylabel() for axes in figure.axes] == [*plot_collapse.METRICS, "sum_sq_weights"]
     for axes, n_k, arm in itertools.product(figure.axes, (5, 7), ("off", "on")):
         metric = axes.get_ylabel()
-        unit = expectations.expected_max(n_k) if metric == "sum_sq_weights" else 1
+        unit = fixed_sigma.expected_max(n_k) if metric == "sum_sq_weights" else 1
         spread, rows = (rows_of(table, name, n_k, arm) for name in ("logit_std", metric))
         found = sorted(points(arms(axes)[f"{n_k} {arm}"]))
         assert found == sorted(zip(spread["mean"] / unit, rows["mean"], strict=True))

@@ -15,14 +15,14 @@ import pytest
 from scipy.interpolate import PchipInterpolator
 
 import sqrtdk.core.gradients
-from sqrtdk.core import attention, input_laws, kernel, scale_rules
+from sqrtdk.core import attention, input_laws, kernel, kernel_sums, scale_rules
 from sqrtdk.core.attention import Factor, causal_mask
 from sqrtdk.core.metrics import row_metrics
 from sqrtdk.experiments import cells
 from sqrtdk.experiments.scaling import crossings, tails
 from sqrtdk.experiments.scaling import measure as scaling
 from sqrtdk.stats import agreement, summary
-from sqrtdk.theory import exact_table
+from sqrtdk.theory import exact_table, thresholds
 from sqrtdk.theory import expectations as theory_expectations
 from sqrtdk.theory import points as theory_points
 from sqrtdk.theory.points import Point
@@ -105,12 +105,12 @@ def kernel_with(old: str, new: str) -> Callable[[pytest.MonkeyPatch], None]:
     """The kernel with one line of its source changed."""
 
     def mutate(monkeypatch: pytest.MonkeyPatch) -> None:
-        source = Path(kernel.__file__).read_text(encoding="utf-8")
+        source = Path(kernel_sums.__file__).read_text(encoding="utf-8")
         assert source.count(old) == 1, old
         mutant = types.ModuleType("mutant")
         monkeypatch.setitem(sys.modules, "mutant", mutant)
         exec(compile(source.replace(old, new), "mutant", "exec"), mutant.__dict__)
-        monkeypatch.setattr(scaling, "Kernel", mutant.Kernel)
+        monkeypatch.setattr(kernel, "RuleSums", mutant.RuleSums)
 
     return mutate
 
@@ -289,10 +289,10 @@ def test_crossings_are_found_missed_or_there_from_the_start() -> None:
     found = {row["quantity"]: row for row in crossings.rows(SETTINGS, table)}
     # The logits of the shares are symmetric about 8 in ln d_k, and so is a cubic through them.
     assert found["half_entropy"]["d_k"] == pytest.approx(8.0)
-    assert found["half_entropy"]["exact"] == theory_expectations.half_entropy_d_k(48)
+    assert found["half_entropy"]["exact"] == thresholds.half_entropy_d_k(48)
     assert found["half_entropy"]["two_ln_n_k"] == 2 * math.log(48)
     assert 16 < found["one_hot"]["d_k"] < 64
-    assert found["one_hot"]["exact"] == theory_expectations.one_hot_d_k(48, 0.9)
+    assert found["one_hot"]["exact"] == thresholds.one_hot_d_k(48, 0.9)
     assert found["dead_entries"]["beyond"] == "never"
     assert math.isnan(found["dead_entries"]["exact"])
     ratio = PchipInterpolator(np.log([4, 16, 64]), np.log([1.5, 0.5, 0.1]))

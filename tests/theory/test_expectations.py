@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from scipy.integrate import dblquad, quad
 from scipy.special import ndtr
 
-from sqrtdk.theory import asymptotics
+from sqrtdk.theory import asymptotics, fixed_sigma, thresholds
 from sqrtdk.theory import expectations as theory_expectations
-from sqrtdk.theory.expectations import Expectations, GivenSigma, expectations, given_sigma
+from sqrtdk.theory.expectations import Expectations, expectations
+from sqrtdk.theory.fixed_sigma import GivenSigma, given_sigma
 
 # The promise of the module; the tighter tolerances below are measured errors with some room.
 PROMISED = 1e-10
@@ -109,12 +110,11 @@ def test_fields_have_the_shape_of_sigma() -> None:
         (lambda: expectations(1, 0, 1.0), "d_k must be finite and >= 1, got 0"),
         (lambda: expectations(5, 5, -1.0), "scale must be finite and >= 0, got -1.0"),
         (lambda: expectations(5, 5, math.inf), "scale must be finite and >= 0, got inf"),
-        (lambda: theory_expectations.half_entropy_d_k(1), "needs n_k >= 2, got 1"),
-        (lambda: theory_expectations.gradient_crossing_d_k(1), "needs n_k >= 2, got 1"),
-        (lambda: theory_expectations.one_hot_d_k(1), "needs n_k >= 2, got 1"),
-        (lambda: theory_expectations.one_hot_d_k(8, 1.0), "level must be between 0 and 1, got 1"),
-        (lambda: asymptotics.median_max_weight_gap(1.0, 1), "needs n_k >= 2, got 1"),
-        (lambda: theory_expectations.expected_max(0), "n_k must be >= 1, got 0"),
+        (lambda: thresholds.half_entropy_d_k(1), "needs n_k >= 2, got 1"),
+        (lambda: thresholds.gradient_crossing_d_k(1), "needs n_k >= 2, got 1"),
+        (lambda: thresholds.one_hot_d_k(1), "needs n_k >= 2, got 1"),
+        (lambda: thresholds.one_hot_d_k(8, 1.0), "level must be between 0 and 1, got 1"),
+        (lambda: fixed_sigma.expected_max(0), "n_k must be >= 1, got 0"),
     ],
 )
 def test_values_outside_the_domain_are_refused_with_the_value(call: Any, message: str) -> None:
@@ -250,9 +250,7 @@ def test_sums_over_logits_and_over_the_bump_agree_where_both_hold(
     n_k: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     over_bump = given_sigma(1.0, n_k)
-    monkeypatch.setattr(
-        theory_expectations, "_sites_over_bump", theory_expectations._sites_over_logits
-    )
+    monkeypatch.setattr(fixed_sigma, "_sites_over_bump", fixed_sigma._sites_over_logits)
     over_logits = given_sigma(1.0, n_k)
     assert over_logits != over_bump  # The other branch was taken, so rounding differs.
     # Measured 4e-13, for two keys and the fourth power of w.
@@ -264,9 +262,9 @@ def test_a_halved_step_changes_no_mean_at_fixed_sigma(
     n_k: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     coarse = given_sigma(SIGMAS, n_k)
-    monkeypatch.setattr(theory_expectations, "_STEP", theory_expectations._STEP / 2)
-    monkeypatch.setattr(theory_expectations, "_GAP_NODES", 2 * theory_expectations._GAP_NODES)
-    monkeypatch.setattr(theory_expectations, "_TAIL", theory_expectations._TAIL + 8)
+    monkeypatch.setattr(fixed_sigma, "_STEP", fixed_sigma._STEP / 2)
+    monkeypatch.setattr(fixed_sigma, "_GAP_NODES", 2 * fixed_sigma._GAP_NODES)
+    monkeypatch.setattr(fixed_sigma, "_TAIL", fixed_sigma._TAIL + 8)
     # Measured 1e-12 at most: the entropy at sigma = 256, a difference of numbers of order 1.
     np.testing.assert_allclose(coarse, given_sigma(SIGMAS, n_k), rtol=5e-12)
 
@@ -279,16 +277,16 @@ def test_a_halved_step_changes_no_average_over_queries(
     coarse = [expectations(n_k, *cell) for cell in cells]
     monkeypatch.setattr(theory_expectations, "_STEP_Q", theory_expectations._STEP_Q / 2)
     monkeypatch.setattr(theory_expectations, "_STEP_Q_WIDE", theory_expectations._STEP_Q_WIDE / 2)
-    theory_expectations._query_norms.cache_clear()
+    theory_expectations.query_norms.cache_clear()
     fine = [expectations.__wrapped__(n_k, *cell) for cell in cells]
-    theory_expectations._query_norms.cache_clear()
+    theory_expectations.query_norms.cache_clear()
     # Measured 3e-13 at most, in the gradient of q at d_k = 1.
     np.testing.assert_allclose(coarse, fine, rtol=3e-12)
 
 
 def test_the_law_of_the_query_norm_has_the_moments_of_chi() -> None:
     for d_k in (1.0, 2.7, 13.0, 63.0, 64.0, 4096.0, 1e6):
-        norm, probability = theory_expectations._query_norms(d_k, 1.0)
+        norm, probability = theory_expectations.query_norms(d_k, 1.0)
         # The moments of |q|^2: d, and d (d + 2). Rounding: a log density of about 40 nats.
         assert probability @ norm**2 == pytest.approx(d_k, rel=1e-13)
         assert probability @ norm**4 == pytest.approx(d_k * (d_k + 2), rel=1e-13)
@@ -331,7 +329,7 @@ def test_means_round_to_the_published_table(name: str, arm: str) -> None:
     ("n_k", "printed"), [(16, 7.1), (64, 7.9), (256, 8.9), (1024, 9.9), (4096, 11.0)]
 )
 def test_half_of_the_entropy_is_gone_at_the_onset(n_k: int, printed: float) -> None:
-    d_k = theory_expectations.half_entropy_d_k(n_k)
+    d_k = thresholds.half_entropy_d_k(n_k)
     assert d_k == pytest.approx(printed, abs=0.051)  # Half a unit in the last digit.
     # The root is found to 1e-9 in d_k and the slope is below 1 nat per dimension.
     assert expectations(n_k, d_k, 1.0).entropy_nats == pytest.approx(math.log(n_k) / 2, abs=2e-9)
@@ -339,19 +337,19 @@ def test_half_of_the_entropy_is_gone_at_the_onset(n_k: int, printed: float) -> N
 
 def test_the_largest_weight_is_nearly_one_from_the_exact_onset_on() -> None:
     # 395 is from an independent quadrature (shown with three digits).
-    d_k = theory_expectations.one_hot_d_k(256)
+    d_k = thresholds.one_hot_d_k(256)
     assert d_k == pytest.approx(395, abs=0.5)
     # The root is found to 1e-10 of d_k, where the mean rises by 1e-4 per dimension.
     assert expectations(256, d_k, 1.0).max_weight == pytest.approx(0.9, abs=1e-10)
     # Two keys have a largest weight of at least 1/2 at every d_k.
-    assert theory_expectations.one_hot_d_k(2, 0.5) == 1.0
+    assert thresholds.one_hot_d_k(2, 0.5) == 1.0
 
 
 @pytest.mark.parametrize(("n_k", "printed"), [(16, 20), (64, 430), (256, 8536)])
 def test_the_jacobian_without_scaling_falls_below_only_at_the_crossing(
     n_k: int, printed: float
 ) -> None:
-    d_k = theory_expectations.gradient_crossing_d_k(n_k)
+    d_k = thresholds.gradient_crossing_d_k(n_k)
     assert d_k == pytest.approx(printed, rel=0.01)  # Two digits were printed.
     excess = [
         expectations(n_k, d, 1.0).jacobian_sq - expectations(n_k, d, d**-0.5).jacobian_sq
@@ -363,13 +361,13 @@ def test_the_jacobian_without_scaling_falls_below_only_at_the_crossing(
 
 
 def test_few_keys_lose_their_jacobian_at_once() -> None:
-    assert [theory_expectations.gradient_crossing_d_k(n_k) for n_k in (2, 7)] == [1.0, 1.0]
+    assert [thresholds.gradient_crossing_d_k(n_k) for n_k in (2, 7)] == [1.0, 1.0]
 
 
 @pytest.mark.parametrize("gradient", ["scores", "q", "k", "v"])
-def test_the_other_rms_gradients_never_fall_below(gradient: theory_expectations.Gradient) -> None:
-    assert gradient in get_args(theory_expectations.Gradient)
-    assert theory_expectations.gradient_crossing_d_k(16, gradient) == math.inf
+def test_the_other_rms_gradients_never_fall_below(gradient: thresholds.Gradient) -> None:
+    assert gradient in get_args(thresholds.Gradient)
+    assert thresholds.gradient_crossing_d_k(16, gradient) == math.inf
 
 
 # --- Sampling -----------------------------------------------------------------------------------
@@ -442,12 +440,12 @@ def test_the_mean_maximum_has_its_closed_forms() -> None:
     }
     for n_k, value in closed.items():
         # 37 nats of tail and 40 terms of rounding.
-        assert theory_expectations.expected_max(n_k) == pytest.approx(value, rel=1e-14)
+        assert fixed_sigma.expected_max(n_k) == pytest.approx(value, rel=1e-14)
 
 
 def test_the_mean_maximum_matches_the_published_values() -> None:
     published = (0.5642, 1.0294, 1.4236, 1.7660, 2.0697, 2.3437, 2.5946, 2.8269, 3.0439, 3.2482)
-    actual = [theory_expectations.expected_max(2**j) for j in range(1, 11)]
+    actual = [fixed_sigma.expected_max(2**j) for j in range(1, 11)]
     assert actual == pytest.approx(published, abs=0.51e-4)  # Half a unit in the last digit.
 
 
@@ -460,7 +458,7 @@ def test_the_mean_maximum_of_a_billion_keys_matches_adaptive_quadrature() -> Non
 
     expected = quad(survival, 0, 5)[0] + quad(survival, 5, 12)[0]
     # The default tolerance of quad.
-    assert theory_expectations.expected_max(n_k) == pytest.approx(expected, rel=1e-7)
+    assert fixed_sigma.expected_max(n_k) == pytest.approx(expected, rel=1e-7)
 
 
 @pytest.mark.parametrize("n_k", [2, 16, 1024])
@@ -469,7 +467,7 @@ def test_large_sigma_laws_are_the_limit(n_k: int) -> None:
         law, exact = asymptotics.large_sigma(sigma, n_k), given_sigma(sigma, n_k)
         for name in asymptotics.LargeSigma._fields:
             # The next order: how the density of the gap bends, and ties of three keys.
-            bound = theory_expectations.critical_sigma(n_k) / sigma
+            bound = fixed_sigma.critical_sigma(n_k) / sigma
             assert getattr(exact, name) == pytest.approx(float(getattr(law, name)), rel=bound), name
 
 
@@ -477,13 +475,13 @@ def test_the_large_sigma_weights_stop_at_zero() -> None:
     law = asymptotics.large_sigma(np.array([0.1, 10.0]), 64)
     assert law.sum_sq_weights[0] == 0.0
     assert law.max_weight[0] == 0.0
-    assert law.sum_sq_weights[1] == pytest.approx(1 - theory_expectations.expected_max(64) / 10)
+    assert law.sum_sq_weights[1] == pytest.approx(1 - fixed_sigma.expected_max(64) / 10)
 
 
 def test_small_sigma_entropy_misses_by_the_fourth_order_only() -> None:
     for n_k in (2, 17, 1024):
         errors = [
-            float(given_sigma(s, n_k).entropy_nats - asymptotics.small_sigma_entropy(s, n_k))
+            float(given_sigma(s, n_k).entropy_nats) - (math.log(n_k) - s * s / 2 * (1 - 1 / n_k))
             for s in (0.05, 0.1)
         ]
         # The sixth order adds about sigma^2 = 1e-2 of it.
@@ -494,33 +492,11 @@ def test_the_random_energy_model_is_approached_as_keys_multiply() -> None:
     for sigma_over_critical in (0.5, 2.0):
         misses = []
         for n_k in (10**2, 10**4, 10**8):
-            sigma = sigma_over_critical * theory_expectations.critical_sigma(n_k)
+            sigma = sigma_over_critical * fixed_sigma.critical_sigma(n_k)
             exact = given_sigma(sigma, n_k)
-            law = asymptotics.random_energy_sum_sq_weights(sigma, n_k)
-            entropy_miss = exact.entropy_nats - asymptotics.random_energy_entropy(sigma, n_k)
+            # Derrida 1981: the extensive part of the entropy, and the limit of sum p^2.
+            law = max(0.0, 1 - 1 / sigma_over_critical)
+            entropy_miss = exact.entropy_nats - max(0.0, math.log(n_k) - sigma**2 / 2)
             misses.append((abs(exact.sum_sq_weights - law), abs(entropy_miss) / math.log(n_k)))
         assert misses[0] > misses[1] > misses[2]
         assert max(misses[2]) < 0.1  # Corrections of order ln ln n / ln n = 0.16.
-
-
-def test_entropy_of_the_random_energy_model_ends_at_the_critical_sigma() -> None:
-    critical = theory_expectations.critical_sigma(100)
-    assert asymptotics.random_energy_entropy(critical * 1.01, 100) == 0.0
-    assert asymptotics.random_energy_sum_sq_weights(critical * 0.99, 100) == 0.0
-    assert asymptotics.random_energy_entropy(0.0, 100) == pytest.approx(math.log(100))
-
-
-def test_the_gap_rate_of_two_keys_is_twice_the_density_at_zero() -> None:
-    assert asymptotics.gap_rate(1) == 0.0
-    assert asymptotics.gap_rate(2) == pytest.approx(math.sqrt(2 / math.pi), rel=1e-15)
-
-
-@pytest.mark.parametrize("n_k", [16, 64, 1024])
-def test_half_of_the_gaps_exceed_the_median_of_the_law(n_k: int) -> None:
-    median = math.log(2) / asymptotics.gap_rate(n_k)
-    # P(gap > g) = n int f(x) F(x - g)^(n-1) dx.
-    x = np.linspace(-8, 12, 4001)
-    density = n_k * np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
-    exceeds = float((density * ndtr(x - median) ** (n_k - 1)).sum() * (x[1] - x[0]))
-    assert exceeds == pytest.approx(0.5, abs=0.03)  # The Poisson limit is reached as 1 / ln n.
-    assert asymptotics.median_max_weight_gap(3.0, n_k) == pytest.approx(math.exp(-3.0 * median))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sqrtdk.theory import asymptotics, expected
-from sqrtdk.theory import expectations as theory
+from sqrtdk.theory import fixed_sigma as theory
 
 
 @pytest.mark.parametrize("n_k", [2, 3, 64, 4096])

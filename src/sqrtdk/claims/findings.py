@@ -21,7 +21,7 @@ from sqrtdk.stats.decisions import (
 from sqrtdk.stats.intervals import Estimate, MissingError, evenly_spaced
 from sqrtdk.stats.series import WholeTable
 from sqrtdk.stats.wording import format_estimate, format_number
-from sqrtdk.theory import expectations
+from sqrtdk.theory import thresholds
 
 CHAPTER_D_K = 64
 """The d_k that the chapter names, and the usual size of an attention head."""
@@ -158,7 +158,7 @@ def half_gone(curve: Curve, n_k: int) -> str:
     if onset is None:
         return ""
     known = not any(math.isnan(point.exact) for point in curve.values())
-    exact = expectations.half_entropy_d_k(n_k) if known else math.nan
+    exact = thresholds.half_entropy_d_k(n_k) if known else math.nan
     return f"d_k ≈ {format_estimate(onset._replace(exact=exact))}"
 
 

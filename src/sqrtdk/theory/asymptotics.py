@@ -1,13 +1,12 @@
-"""Compute the limits of the exact expectations: small and large spread of the logits."""
+"""Compute the limit of the exact expectations at a large spread of the logits."""
 
 import math
 from typing import NamedTuple
 
 import numpy as np
-import scipy  # its modules load at first use, because the start of a run needs none of them
 from numpy.typing import ArrayLike
 
-from sqrtdk.theory.expectations import FloatArray, check_n_k, critical_sigma, expected_max
+from sqrtdk.theory.fixed_sigma import FloatArray, expected_max
 
 
 class LargeSigma(NamedTuple):
@@ -18,26 +17,6 @@ class LargeSigma(NamedTuple):
     max_weight: FloatArray
     max_weight_gap: FloatArray
     jacobian_sq: FloatArray
-
-
-def small_sigma_entropy(sigma: ArrayLike, n_k: int) -> FloatArray:
-    """Return ln n - (sigma^2 / 2)(1 - 1/n) nats, accurate to O(sigma^4), with the shape of sigma.
-
-    With scale = 1/sqrt(d_k), sigma is about 1: ln n - 1/2, that is 0.61 n effective keys.
-    """
-    check_n_k(n_k)
-    return np.asarray(math.log(n_k) - np.square(sigma) / 2 * (1 - 1 / n_k), dtype=np.float64)
-
-
-def random_energy_entropy(sigma: ArrayLike, n_k: int) -> FloatArray:
-    """Return max(0, ln n - sigma^2 / 2) nats: the extensive part as n grows (Derrida 1981)."""
-    check_n_k(n_k)
-    return np.maximum(0.0, math.log(n_k) - np.square(np.asarray(sigma, dtype=np.float64)) / 2)
-
-
-def random_energy_sum_sq_weights(sigma: ArrayLike, n_k: int) -> FloatArray:
-    """Return max(0, 1 - sigma_c / sigma): the limit of sum p^2 (Derrida 1981), for sigma > 0."""
-    return np.maximum(0.0, 1 - critical_sigma(n_k) / np.asarray(sigma, dtype=np.float64))
 
 
 def large_sigma(sigma: ArrayLike, n_k: int) -> LargeSigma:
@@ -59,25 +38,3 @@ def large_sigma(sigma: ArrayLike, n_k: int) -> LargeSigma:
         max_weight_gap=gap,
         jacobian_sq=near_tie / 3,
     )
-
-
-def gap_rate(n_k: int) -> float:
-    """Return lambda_n = n f(F^-1(1 - 1/n)): the rate of the gap of the two largest of n normals.
-
-    Near the maximum the n points are a Poisson process whose gap is exponential with this rate.
-    0 for one key, which has no rival.
-    """
-    check_n_k(n_k)
-    # -ndtri(1/n) rather than ndtri(1 - 1/n), which would round at large n.
-    return n_k * math.exp(-(float(scipy.special.ndtri(1 / n_k)) ** 2) / 2) / math.sqrt(2 * math.pi)
-
-
-def median_max_weight_gap(sigma: ArrayLike, n_k: int) -> FloatArray:
-    """Return 2^(-sigma / lambda_n): the median of 1 - max p at large sigma, for n_k >= 2.
-
-    1 - max p is about exp(-sigma gap), and the median gap is ln 2 / lambda_n. The mean decays as
-    1 / sigma instead: rare near-ties carry it. Raises ValueError for n_k < 2.
-    """
-    if n_k < 2:
-        raise ValueError(f"a gap needs n_k >= 2, got {n_k}")
-    return np.exp2(-np.asarray(sigma, dtype=np.float64) / gap_rate(n_k))

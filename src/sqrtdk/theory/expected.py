@@ -1,6 +1,6 @@
 """Expected values of unrelated vectors at a head's own number of keys and spread of the logits.
 
-The exact means of `expectations.given_sigma` at any n and σ, fast enough for thousands of heads:
+The exact means of `fixed_sigma.given_sigma` at any n and σ, fast enough for thousands of heads:
 exact nodes in σ and n, with splines between them.
 """
 
@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.interpolate import CubicSpline
 
-from sqrtdk.theory import expectations
+from sqrtdk.theory import fixed_sigma
 
 SIGMA_NODES = 65
 """Nodes in σ / (1 + σ). Between them the splines are within 1e-5 of the exact means."""
@@ -63,6 +63,6 @@ def _curve(n_k: int) -> CubicSpline:
     end = LARGEST / (1 + LARGEST)
     # Denser at both ends, where the curves bend.
     x = end * (1 - np.cos(np.linspace(0, math.pi, SIGMA_NODES))) / 2
-    found = expectations.given_sigma(x / (1 - x), n_k)
+    found = fixed_sigma.given_sigma(x / (1 - x), n_k)
     values = np.stack([found.entropy_nats / math.log(n_k), found.max_weight_gap], axis=-1)
     return CubicSpline(x, values)

@@ -19,7 +19,7 @@ from sqrtdk.stats.curves import Curve, crossing
 from sqrtdk.stats.intervals import Estimate, MissingError
 from sqrtdk.stats.series import series_of
 from sqrtdk.storage import tables
-from sqrtdk.theory import expectations
+from sqrtdk.theory import thresholds
 from sqrtdk.theory.points import is_covered
 
 HALF, ONE_HOT, DEAD = "half_entropy", "one_hot", "dead_entries"
@@ -142,10 +142,8 @@ def _past_from(curve: Curve, level: float, *, above: bool) -> tuple[Estimate, st
 def _exact(quantity: str, n_k: int) -> float:
     """Return the exact crossing: infinite if there is none, NaN without theory."""
     if quantity == HALF:
-        return expectations.half_entropy_d_k(n_k)
+        return thresholds.half_entropy_d_k(n_k)
     if quantity == ONE_HOT:
-        return expectations.one_hot_d_k(n_k, LEVELS[ONE_HOT].level)
+        return thresholds.one_hot_d_k(n_k, LEVELS[ONE_HOT].level)
     exact = {f"grad_{x}_rms": x for x in GRADIENTS}
-    return (
-        expectations.gradient_crossing_d_k(n_k, exact[quantity]) if quantity in exact else math.nan
-    )
+    return thresholds.gradient_crossing_d_k(n_k, exact[quantity]) if quantity in exact else math.nan

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from sqrtdk import schema
-from sqrtdk.core import kernel, metrics, scale_rules
+from sqrtdk.core import kernel_sizes, metrics, scale_rules
 from sqrtdk.core.attention import ScaleRule
 from sqrtdk.core.input_laws import Array, Inputs, draw
 from sqrtdk.core.kernel import Kernel
@@ -158,11 +158,11 @@ def memory(slab: dict[str, Any]) -> int:
     """Return the peak memory, in bytes, of computing one batch of cells of a slab."""
     n_q, n_k, d_k, d_v = (slab[name] for name in ("n_q", "n_k", "d_k", "d_v"))
     rules = slab.get("scaling", {})
-    cells = kernel.batch_size(n_q, n_k, d_k, d_v)
+    cells = kernel_sizes.batch_size(n_q, n_k, d_k, d_v)
     # q, k, v and g, twice while they are drawn and cast.
     drawn = 2 * (n_q + n_k) * (d_k + d_v)
-    grams = kernel.gram_norms(n_q, n_k, d_k, d_v).values()
-    rows = kernel.block_rows(n_q, n_k, max(d_k, d_v), whole=any(grams))
+    grams = kernel_sizes.gram_norms(n_q, n_k, d_k, d_v).values()
+    rows = kernel_sizes.block_rows(n_q, n_k, max(d_k, d_v), whole=any(grams))
     # Scores, dL/d weights, weights, gradient; more than twice more for rules that use q and k.
     plain = all(scale_rules.is_factor(rule) for rule in rules.values())
     blocks = (4 if plain else 14) * rows * n_k
@@ -202,7 +202,7 @@ def cells_of(slab: dict[str, Any], measure: Measure) -> Iterator[Cell]:
     }
     core = Kernel()
     seeds = range(*slab["seeds"])
-    size = kernel.batch_size(slab["n_q"], slab["n_k"], slab["d_k"], slab["d_v"])
+    size = kernel_sizes.batch_size(slab["n_q"], slab["n_k"], slab["d_k"], slab["d_v"])
     for start in range(0, len(seeds), size):
         some = seeds[start : start + size]
         drawn = partial(draw, law, **sizes, d_v=slab["d_v"], dtype=slab["dtype"])
@@ -229,7 +229,7 @@ def batch(core: Kernel, draws: Sequence[Inputs]) -> Inputs:
     stacked = []
     for name, arrays in zip(Inputs._fields, zip(*draws, strict=True), strict=True):
         # Releasing and allocating the memory again would cost more than the copy.
-        out = core.buffer(f"drawn {name}", (len(arrays), *arrays[0].shape), arrays[0].dtype)
+        out = core.buffers.get(f"drawn {name}", (len(arrays), *arrays[0].shape), arrays[0].dtype)
         stacked.append(np.stack(arrays, out=out))
     return Inputs(*stacked)
 

@@ -26,7 +26,8 @@ from sqrtdk.figures.panels import (
     sheet,
 )
 from sqrtdk.figures.style import INK, WHERE, Look
-from sqrtdk.theory import expectations
+from sqrtdk.theory import asymptotics
+from sqrtdk.theory.fixed_sigma import expected_max
 
 SPREAD = "logit_std"
 """The x-axis of the first panels, which is a metric."""
@@ -57,7 +58,7 @@ def over_largest(spread: pd.Series, n_k: int) -> pd.Series:
     >>> over_largest(pd.Series([1.0]), 2).round(4).tolist()
     [1.7725]
     """
-    return spread / expectations.expected_max(n_k)
+    return spread / expected_max(n_k)
 
 
 def build_collapse(tables: Tables) -> Figure:
@@ -152,11 +153,14 @@ def plot_points(
 
 
 def plot_law(axes: Axes) -> None:
-    """Draw max(0, 1 - 1/x), the law of sum_sq_weights at large x = logit_std / m_n."""
+    """Draw the law of sum_sq_weights at large x = logit_std / m_n: max(0, 1 - 1/x)."""
+    # In these units it is the same for every number of keys.
+    n_k = 2
     low, high = axes.get_xlim()
     x = np.geomspace(low, high, 97)
+    law = asymptotics.large_sigma(x * expected_max(n_k), n_k)
     axes.plot(
-        x, np.maximum(0, 1 - 1 / x), color=INK, linestyle="--", linewidth=0.9, zorder=3,
+        x, law.sum_sq_weights, color=INK, linestyle="--", linewidth=0.9, zorder=3,
         label="_law",
     )  # fmt: skip
 
