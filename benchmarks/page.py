@@ -25,7 +25,7 @@ from sqrtdk.system import errors as system_errors
 LEAST_ROUNDS = 5
 
 
-class RoundsError(system_errors.MistakeError):
+class RoundsError(system_errors.UserError):
     """Too few rounds to show the spread of a number."""
 
 

@@ -107,7 +107,7 @@ def main() -> None:
     """
     what, wanted = sys.argv[1], errors.read_json(sys.argv[2], "a slab or a run's values")
     if what not in ("bare", "run", "peak"):
-        raise errors.MistakeError(f"{what!r} is not allowed; allowed: bare, run or peak")
+        raise errors.UserError(f"{what!r} is not allowed; allowed: bare, run or peak")
     if what != "run":
         measure_job.check_slab(wanted, scaling.CONFIG_KEYS)
     if what in ("bare", "run"):

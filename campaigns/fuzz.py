@@ -153,7 +153,7 @@ def of_files(rng: random.Random, folder: Path) -> None:
     path = folder / "my.yaml"
     path.write_bytes(document(rng) if rng.random() < 0.7 else changed(rng, CONFIG))
     if rng.random() < 0.7:
-        resolve.resolve({**BASE, **yaml_reader.read(path)})
+        resolve.resolve({**BASE, **yaml_reader.read_config(path)})
     else:
         resolve.load(path)
 
@@ -210,7 +210,7 @@ READERS: dict[str, tuple[Callable[[random.Random, Path], None], int]] = {
 }
 """The readers, and their weights: a whole command costs a tenth of a second."""
 
-MAY_RAISE = errors.MistakeError
+MAY_RAISE = errors.UserError
 
 
 def run(reader: str, seed: int, folder: Path) -> str:

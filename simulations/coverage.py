@@ -232,7 +232,7 @@ def noticed(pools: dict[tuple[int, int], Pool], metric: str) -> float:
     error = (frame["mean"] ** frame["power"] - target) / frame["z"]
     for factor in np.geomspace(1e-4, 1, 81).tolist():
         wrong = target * ((1 + factor) ** frame["power"] - 1) / error
-        gate = agreement.gate(
+        gate = agreement.agreement_test(
             frame.assign(z=frame["z"] + wrong.where(frame["metric"] == metric, 0))
         )
         if gate is not None and not gate.passed:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sqrtdk.core.metrics import logit_std, row_metrics, row_norms, summarize_norms
     from sqrtdk.core.scale_rules import rule as scale_rule
     from sqrtdk.loading import load_run, read_table
-    from sqrtdk.system.errors import MistakeError as UserError
+    from sqrtdk.system.errors import UserError
     from sqrtdk.tensors.measurement import measure
     from sqrtdk.theory.expectations import expectations
     from sqrtdk.theory.thresholds import gradient_crossing_d_k, half_entropy_d_k
@@ -54,7 +54,7 @@ _SOURCES = {
     "Factor": "core.attention.Factor",
     "Kernel": "core.kernel.Kernel",
     "ScaleRule": "core.attention.ScaleRule",
-    "UserError": "system.errors.MistakeError",
+    "UserError": "system.errors.UserError",
     "attention": "core.attention.attention",
     "causal_mask": "core.attention.causal_mask",
     "draw_inputs": "core.input_laws.draw",

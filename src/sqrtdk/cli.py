@@ -96,7 +96,7 @@ def main() -> None:
             values: Any = OmegaConf.to_container(composed, resolve=True)
             out = _out(values.pop("out"))
             run = resolve.resolve(values, typed)
-            limits.check(run)
+            limits.check_limits(run)
             for note in run.notes:
                 if note not in noted:
                     stdio.warn(note)

@@ -107,7 +107,7 @@ SCALING = Key(
 SEED = Key(
     "seed",
     "whole",
-    "Seed of the random draw, the unit of every interval. All arms of scaling see the same draw.",
+    "Seed of the random draw, the unit of every interval. All scale rules see the same draw.",
     minimum=0,
     maximum=2**32 - 1,
 )

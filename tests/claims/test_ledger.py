@@ -333,13 +333,13 @@ def test_numbers_are_those_of_the_table() -> None:
     end = one(frame, d_k=1024, n_k=64, scaling="off", metric="entropy_normalized")
     shown = wording.format_percent(Estimate(end["mean"], end["ci_low"], end["ci_high"]))
     assert shown in found["saturation"]["answer"]
-    assert shown in found["saturation"]["numbers"].split(claims_claim.BETWEEN)[1]
+    assert shown in found["saturation"]["numbers"].split(claims_claim.SERIES_SEPARATOR)[1]
     head = one(frame, d_k=64, n_k=16, scaling="off", metric="max_weight")
     shown = wording.format_estimate(Estimate(head["mean"], head["ci_low"], head["ci_high"]))
-    assert shown in found["one_hot"]["numbers"].split(claims_claim.BETWEEN)[0]
+    assert shown in found["one_hot"]["numbers"].split(claims_claim.SERIES_SEPARATOR)[0]
     dead = one(frame, d_k=64, n_k=16, scaling="on", metric="grad_logits_dead_entries")
     shown = wording.format_percent(Estimate(dead["mean"], dead["ci_low"], dead["ci_high"]))
-    assert shown in found["gradients_typical"]["numbers"].split(claims_claim.BETWEEN)[0]
+    assert shown in found["gradients_typical"]["numbers"].split(claims_claim.SERIES_SEPARATOR)[0]
 
 
 def test_derived_numbers_agree_with_an_independent_computation() -> None:
@@ -644,7 +644,7 @@ def test_agreement_is_the_gate_over_z(z: list[float], verdict: str) -> None:
 
 
 def test_agreement_needs_enough_seeds() -> None:
-    found = judged(with_z([1.0, -1.0], seeds=agreement.GATED_SEEDS - 1))["agreement"]
+    found = judged(with_z([1.0, -1.0], seeds=agreement.MIN_TESTED_SEEDS - 1))["agreement"]
     assert found["verdict"] == "not measured"
     assert "at least 20 seeds" in found["condition"]
 

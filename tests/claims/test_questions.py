@@ -116,14 +116,14 @@ def test_a_run_answers_from_its_tables_and_says_what_it_lacks(tmp_path: Path) ->
     run = config_run.Run("mine", 50, {"scaling": SETTINGS})
     frame = table(n_k=[16])
     write(tmp_path / "scaling/summary.csv", frame, summary.columns(scaling.COLUMNS))
-    stands, divides, reaches = (row["answer"] for row in answer.rows(run, tmp_path))
+    stands, divides, reaches = (row["answer"] for row in answer.answered_questions(run, tmp_path))
     assert stands == "Not measured: the run has no experiment related."
     assert divides == why()
     assert reaches == f"{PATH} Not measured: the run has no experiment reach."
     other = config_run.Run("mine", 50, {"related": SETTINGS})
     both = table(n_k=[16], inputs=["gaussian", "planted"])
     write(tmp_path / "related/summary.csv", both, summary.columns(related.COLUMNS))
-    stands, divides, _ = (row["answer"] for row in answer.rows(other, tmp_path))
+    stands, divides, _ = (row["answer"] for row in answer.answered_questions(other, tmp_path))
     assert "one planted match" in stands
     assert divides == "Not measured: the run has no experiment scaling."
 
@@ -136,12 +136,12 @@ def test_where_reach_was_measured_the_long_range_answer_compares_with_recurrence
     columns = summary.columns(reach.COLUMNS)
     frame = reach_table()
     write(tmp_path / "reach/summary.csv", frame, columns)
-    *_, row = answer.rows(run, tmp_path)
+    *_, row = answer.answered_questions(run, tmp_path)
     assert row["answer"].startswith(PATH)
     assert "over 15 pairs attention keeps at least 1.00" in row["answer"]
     # Too short a source to tell: the rest of the answer is left.
     write(tmp_path / "reach/summary.csv", frame[frame["distance"] < 3], columns)
-    *_, row = answer.rows(run, tmp_path)
+    *_, row = answer.answered_questions(run, tmp_path)
     assert row["answer"].startswith(f"{PATH} Not measured: ")
 
 

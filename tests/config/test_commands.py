@@ -15,7 +15,7 @@ from sqrtdk import cli
 from sqrtdk.config import run as config_run
 from sqrtdk.config import yaml_reader
 from sqrtdk.config.errors import ConfigError
-from sqrtdk.system.errors import MistakeError
+from sqrtdk.system.errors import UserError
 from sqrtdk.workflow import arguments
 from sqrtdk.workflow.targets import compose
 
@@ -44,19 +44,19 @@ def hand(
 
 
 def pipeline(*words: str) -> config_run.Run:
-    """Read `snakemake --config WORDS` as Snakemake and the Snakefile do. Raises MistakeError."""
+    """Read `snakemake --config WORDS` as Snakemake and the Snakefile do. Raises UserError."""
     from snakemake.cli import parse_config
 
     given = ["--config", *words]
     try:
         values = parse_config(list(words))
     except ValueError:
-        raise MistakeError(arguments.misplaced_word(given) or "") from None
+        raise UserError(arguments.misplaced_word(given) or "") from None
     return compose(values, arguments=given)
 
 
 def refused(*words: str) -> str:
-    with pytest.raises(MistakeError) as caught:
+    with pytest.raises(UserError) as caught:
         pipeline(*words)
     return str(caught.value)
 
@@ -164,7 +164,7 @@ def test_a_number_that_reads_as_another_one_is_refused_in_a_file_too(
     path = tmp_path / "my.yaml"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError, match=DECIMAL):
-        yaml_reader.read(path)
+        yaml_reader.read_config(path)
 
 
 @pytest.mark.parametrize("value", ["1e1", "10.0", "1.0e1", "10"])
@@ -195,13 +195,13 @@ def test_a_name_that_yaml_reads_as_on_or_off_is_not_taken_for_it(tmp_path: Path,
     path = tmp_path / "my.yaml"
     path.write_text(f"scale_rules: {{{key}: {{rule: integer_sqrt}}}}", encoding="utf-8")
     with pytest.raises(ConfigError, match=f"{key} is not allowed as a key"):
-        yaml_reader.read(path)
+        yaml_reader.read_config(path)
 
 
 def test_a_date_is_a_word_in_a_file_too(tmp_path: Path) -> None:
     path = tmp_path / "my.yaml"
     path.write_text("name: 2030-01-02", encoding="utf-8")
-    assert yaml_reader.read(path) == {"name": "2030-01-02"}
+    assert yaml_reader.read_config(path) == {"name": "2030-01-02"}
 
 
 def test_a_rule_that_serves_some_is_left_out_of_the_others_which_is_said() -> None:

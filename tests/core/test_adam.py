@@ -4,13 +4,13 @@ import numpy as np
 from numpy.testing import assert_allclose
 from oracles import EPS, normal
 
-from sqrtdk.core.adam import Adam
+from sqrtdk.core.adam import AdamState
 
 
 def test_adam_is_the_algorithm_of_the_paper_written_out() -> None:
     mine = normal(1, 13)
     theirs, m, v = mine.copy(), 0.0, 0.0
-    moments, scratch = Adam(mine), np.empty_like(mine)
+    moments, scratch = AdamState(mine), np.empty_like(mine)
     for t in range(1, 21):
         # From large to tiny, so that ε matters as well.
         g = normal(1, 13, seed=t) * 10.0**-t

@@ -10,7 +10,15 @@ from oracles import D_K, D_MODEL, D_V, N_K, N_Q, assert_is_gradient, normal
 from sqrtdk.core.attention import attention, project
 from sqrtdk.core.gradients import gradients, projection_gradients
 from sqrtdk.experiments.training import equivalence, lookup
-from sqrtdk.experiments.training.lookup import LOSSES, Adam, Batch, Loss, Optimizer, Point, Sgd
+from sqrtdk.experiments.training.lookup import (
+    LOSSES,
+    AdamOptimizer,
+    Batch,
+    LogPoint,
+    Loss,
+    Optimizer,
+    SgdOptimizer,
+)
 
 STEPS = 30
 
@@ -89,10 +97,10 @@ def test_loss_and_gradients_are_those_of_the_explicit_route(loss: Loss) -> None:
     expected = explicit_loss(batch, w_q, w_k, scale=scale, loss=loss)
     # Sums of some hundred products of numbers of size 1, in another order: a few hundred roundings.
     assert lookup.loss_of(logits, batch, loss) == pytest.approx(expected, rel=1e-13)
-    by_cross = lookup.loss_by_cross(batch, w_q @ w_k.T, scale=factor(scale), loss=loss)[0]
+    d_product = lookup.loss_d_product(batch, w_q @ w_k.T, scale=factor(scale), loss=loss)[0]
     by_q, by_k = explicit_gradients(batch, w_q, w_k, scale=scale, loss=loss)
-    np.testing.assert_allclose(by_cross @ w_k, by_q, rtol=0, atol=1e-13 * np.abs(by_q).max())
-    np.testing.assert_allclose(by_cross.T @ w_q, by_k, rtol=0, atol=1e-13 * np.abs(by_k).max())
+    np.testing.assert_allclose(d_product @ w_k, by_q, rtol=0, atol=1e-13 * np.abs(by_q).max())
+    np.testing.assert_allclose(d_product.T @ w_q, by_k, rtol=0, atol=1e-13 * np.abs(by_k).max())
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -165,8 +173,10 @@ class PaperAdam:
 def fast_run(optimizer: Optimizer, *, scale: float, loss: Loss) -> Optimizer:
     data = batches(STEPS)
     for t in range(STEPS):
-        by_cross = lookup.loss_by_cross(data.at(t), optimizer.cross, scale=factor(scale), loss=loss)
-        optimizer.step(by_cross)
+        d_product = lookup.loss_d_product(
+            data.at(t), optimizer.product, scale=factor(scale), loss=loss
+        )
+        optimizer.step(d_product)
     return optimizer
 
 
@@ -174,14 +184,14 @@ def fast_run(optimizer: Optimizer, *, scale: float, loss: Loss) -> Optimizer:
 def test_descent_by_products_is_descent_on_the_projections(loss: Loss) -> None:
     w_q, w_k = projections()
     rate, scale = 0.05, 0.5
-    fast = fast_run(Sgd(w_q, w_k, rate=factor(rate)), scale=scale, loss=loss)
-    assert isinstance(fast, Sgd)
+    fast = fast_run(SgdOptimizer(w_q, w_k, rate=factor(rate)), scale=scale, loss=loss)
+    assert isinstance(fast, SgdOptimizer)
     new_q, new_k, _ = explicit_run(
         w_q, w_k, scale=scale, loss=loss, steps=[descent(rate), descent(rate)]
     )
     # 30 steps, each a contraction or nearly so, of about a hundred roundings of 1e-16.
     for mine, expected in (
-        (fast.cross, new_q @ new_k.T), (fast.of_q, new_q @ new_q.T), (fast.of_k, new_k @ new_k.T)
+        (fast.product, new_q @ new_k.T), (fast.of_q, new_q @ new_q.T), (fast.of_k, new_k @ new_k.T)
     ):  # fmt: skip
         np.testing.assert_allclose(mine[0], expected, rtol=0, atol=1e-12 * np.abs(expected).max())
     # The run went somewhere, so that standing still would not pass.
@@ -192,8 +202,8 @@ def test_descent_by_products_is_descent_on_the_projections(loss: Loss) -> None:
 def test_adam_is_the_papers_algorithm(loss: Loss) -> None:
     w_q, w_k = projections()
     rate, scale = 0.01, 0.5
-    fast = fast_run(Adam(w_q, w_k, rate=factor(rate)), scale=scale, loss=loss)
-    assert isinstance(fast, Adam)
+    fast = fast_run(AdamOptimizer(w_q, w_k, rate=factor(rate)), scale=scale, loss=loss)
+    assert isinstance(fast, AdamOptimizer)
     new_q, new_k, _ = explicit_run(
         w_q, w_k, scale=scale, loss=loss, steps=[PaperAdam(rate), PaperAdam(rate)]
     )
@@ -206,12 +216,15 @@ def test_adam_is_the_papers_algorithm(loss: Loss) -> None:
 @pytest.mark.parametrize("loss", LOSSES)
 def test_norms_are_those_of_the_explicit_gradients(loss: Loss) -> None:
     batch, (w_q, w_k) = batches(1).at(0), projections()
-    by_cross = lookup.loss_by_cross(batch, w_q @ w_k.T, scale=factor(0.7), loss=loss)
+    d_product = lookup.loss_d_product(batch, w_q @ w_k.T, scale=factor(0.7), loss=loss)
     expected = [
         np.linalg.norm(x) for x in explicit_gradients(batch, w_q, w_k, scale=0.7, loss=loss)
     ]
-    for optimizer in (Sgd(w_q, w_k, rate=factor(0.1)), Adam(w_q, w_k, rate=factor(0.1))):
-        np.testing.assert_allclose(np.ravel(optimizer.norms(by_cross)), expected, rtol=1e-12)
+    for optimizer in (
+        SgdOptimizer(w_q, w_k, rate=factor(0.1)),
+        AdamOptimizer(w_q, w_k, rate=factor(0.1)),
+    ):
+        np.testing.assert_allclose(np.ravel(optimizer.norms(d_product)), expected, rtol=1e-12)
 
 
 # The same run without scaling
@@ -238,30 +251,36 @@ def test_twins_are_the_same_run(optimizer: str, loss: Loss) -> None:
     # At d_k = 256 the fourth root is 4, and a factor of two rounds nothing.
     w_q, w_k = projections(256)
     rate, scale = 0.02, 256**-0.5
-    made: dict[str, type[Sgd] | type[Adam]] = {"sgd": Sgd, "adam": Adam}
+    made: dict[str, type[SgdOptimizer] | type[AdamOptimizer]] = {
+        "sgd": SgdOptimizer,
+        "adam": AdamOptimizer,
+    }
     one = fast_run(made[optimizer](w_q, w_k, rate=factor(rate)), scale=scale, loss=loss)
     other = fast_run(
-        equivalence.twin(w_q, w_k, rate=rate, factor=scale, optimizer=optimizer),
+        equivalence.equivalent_optimizer(w_q, w_k, rate=rate, factor=scale, optimizer=optimizer),
         scale=1.0,
         loss=loss,
     )
-    np.testing.assert_array_equal(other.cross * 16, one.cross)
+    np.testing.assert_array_equal(other.product * 16, one.product)
 
 
 def test_the_twin_of_adam_needs_its_own_rate() -> None:
     w_q, w_k = projections(256)
-    one = fast_run(Adam(w_q, w_k, rate=factor(0.02)), scale=256**-0.5, loss="values")
-    same_rate = Adam(w_q / 4, w_k / 4, rate=factor(0.02), epsilon=1e-8 * 4)
+    one = fast_run(AdamOptimizer(w_q, w_k, rate=factor(0.02)), scale=256**-0.5, loss="values")
+    same_rate = AdamOptimizer(w_q / 4, w_k / 4, rate=factor(0.02), epsilon=1e-8 * 4)
     other = fast_run(same_rate, scale=1.0, loss="values")
-    assert np.abs(other.cross * 16 - one.cross).max() > 0.1
+    assert np.abs(other.product * 16 - one.product).max() > 0.1
 
 
 # Training
 
 
 def trained(
-    cls: type[Sgd] | type[Adam], rates: list[float], scales: list[float], loss: Loss = "values"
-) -> list[Point]:
+    cls: type[SgdOptimizer] | type[AdamOptimizer],
+    rates: list[float],
+    scales: list[float],
+    loss: Loss = "values",
+) -> list[LogPoint]:
     w_q, w_k = projections()
     with np.errstate(over="ignore", invalid="ignore"):
         return lookup.train(
@@ -276,21 +295,23 @@ def trained(
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("cls", [Sgd, Adam])
-def test_no_bit_of_a_run_depends_on_its_neighbours(cls: type[Sgd] | type[Adam], loss: Loss) -> None:
+@pytest.mark.parametrize("cls", [SgdOptimizer, AdamOptimizer])
+def test_no_bit_of_a_run_depends_on_its_neighbours(
+    cls: type[SgdOptimizer] | type[AdamOptimizer], loss: Loss
+) -> None:
     rates, scales = [1e-3, 0.1, 30.0, 0.01, 1e300], [1.0, 0.3, 1.0, 0.1, 1.0]
     together = trained(cls, rates, scales, loss)
     for place in range(len(rates)):
         alone = trained(cls, rates[place : place + 1], scales[place : place + 1], loss)
         for mine, theirs in zip(together, alone, strict=True):
-            for name in Point._fields[1:]:
+            for name in LogPoint._fields[1:]:
                 np.testing.assert_array_equal(
                     getattr(mine, name)[place], getattr(theirs, name)[0], err_msg=name
                 )
 
 
 def test_a_run_that_diverges_says_so_and_has_no_numbers() -> None:
-    first, middle, last = trained(Sgd, [0.05, 1e200], [0.3, 1.0], "weights")
+    first, middle, last = trained(SgdOptimizer, [0.05, 1e200], [0.3, 1.0], "weights")
     assert first.diverged.tolist() == [0, 0]
     assert middle.diverged.tolist() == last.diverged.tolist() == [0, 1]
     for name in ("loss", "accuracy", "entropy_nats", "max_weight", "grad_w_q_norm"):
@@ -298,13 +319,13 @@ def test_a_run_that_diverges_says_so_and_has_no_numbers() -> None:
         assert np.isnan(getattr(last, name)[1])
 
 
-def start(size: float, scale: float) -> Point:
+def start(size: float, scale: float) -> LogPoint:
     """Return the measurements for projections of a size, before any step."""
     w_q, w_k = (size * w for w in projections())
     with np.errstate(over="ignore", invalid="ignore"):
         (point,) = lookup.train(
-            Sgd(w_q, w_k, rate=factor(0.1)), batches(1), batches(3, n_q=19), scale=factor(scale),
-            loss="weights", logged=[0], level=0.5,
+            SgdOptimizer(w_q, w_k, rate=factor(0.1)), batches(1), batches(3, n_q=19),
+            scale=factor(scale), loss="weights", logged=[0], level=0.5,
         )  # fmt: skip
     return point
 
@@ -331,7 +352,7 @@ def test_what_a_scale_takes_beyond_the_largest_float_is_empty_and_no_divergence(
 def test_the_step_of_the_level_is_the_first_and_stays() -> None:
     w_q, w_k = projections()
     at_each = lookup.train(
-        Sgd(w_q, w_k, rate=factor(0.1)), batches(STEPS + 1), batches(3, n_q=19),
+        SgdOptimizer(w_q, w_k, rate=factor(0.1)), batches(STEPS + 1), batches(3, n_q=19),
         scale=factor(0.3), loss="weights", logged=range(STEPS + 1), level=0.5,
     )  # fmt: skip
     accuracy = np.array([point.accuracy[0] for point in at_each])
@@ -343,7 +364,7 @@ def test_the_step_of_the_level_is_the_first_and_stays() -> None:
 
 
 def test_held_out_numbers_are_means_over_its_queries() -> None:
-    (first, *_) = trained(Adam, [0.01], [0.3])
+    (first, *_) = trained(AdamOptimizer, [0.01], [0.3])
     w_q, w_k = projections()
     held_out = batches(3, n_q=19)
     losses, hits, top = [], [], []
@@ -371,8 +392,8 @@ def test_signal_is_the_mean_product_of_different_batches() -> None:
     pairs = [by_w[i] @ by_w[j] for i in range(13) for j in range(13) if i != j]
     signal = float(np.mean(pairs))
     noise = float(np.mean([g @ g for g in by_w])) - signal
-    by_cross = lookup.loss_by_cross(data, w_q @ w_k.T, scale=factor(0.7), loss="values")
-    found = lookup.signal_to_noise(by_cross, w_q, w_k)
+    d_product = lookup.loss_d_product(data, w_q @ w_k.T, scale=factor(0.7), loss="values")
+    found = lookup.signal_to_noise(d_product, w_q, w_k)
     # The signal is a difference of sums that are 13 times as large.
     assert found == pytest.approx(math.sqrt(signal / noise), rel=1e-11)
 

@@ -570,7 +570,7 @@ def test_a_ratio_that_may_be_small_has_a_condition_and_a_large_one_has_none() ->
             "too few runs reach 90 %, or some have it",
         ),
         (rates_table({16: (0.9, 0.8, 0.95)}), RULES, "larger d_k may differ"),
-        (rates_table({1: (1.0, 1.0, 1.0)}), RULES, "both arms are the same"),
+        (rates_table({1: (1.0, 1.0, 1.0)}), RULES, "both scale rules are the same"),
         (rates_table({64: (2.0, 1.5, 3.0)}), {"on": RULES["on"]}, "leaves the scores as they are"),
     ],
 )

@@ -316,7 +316,7 @@ def rows_as_text(seed: int = 42) -> list[dict[str, str]]:
 
 
 def test_matrices_have_the_entries_where_their_names_say() -> None:
-    found = matrices.read(rows_as_text())
+    found = matrices.matrices_of(rows_as_text())
     expected = worked_example.arrays(42, 0.5)
     for name in ("q", "scores", "grad_q"):
         assert found[name, "on"].entries == expected[name].tolist()
@@ -326,7 +326,7 @@ def test_matrices_have_the_entries_where_their_names_say() -> None:
 
 def test_of_several_seeds_the_lowest_is_shown() -> None:
     rows = rows_as_text(9) + rows_as_text(3)
-    assert matrices.read(rows) == matrices.read(rows_as_text(3))
+    assert matrices.matrices_of(rows) == matrices.matrices_of(rows_as_text(3))
 
 
 def luminance(rgb: tuple[float, ...]) -> float:

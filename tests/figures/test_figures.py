@@ -113,7 +113,7 @@ def crossings_table(n_k=(3, 5, 7), *, n_q=(11,), **special):
     for n, m in itertools.product(n_k, n_q):
         axes = {"n_k": n, "n_q": m, "inputs": "gaussian", "dtype": "float64"}
         found = {"half_entropy": (2.0 + n, 2.5 + n, "")}
-        for x in crossings.GRADIENTS:
+        for x in crossings.CROSSING_GRADIENTS:
             found[f"grad_{x}_rms"] = (np.nan, np.inf, "never")
             found[f"grad_{x}_median"] = (10.0 * n, np.nan, "")
         found |= {"grad_logits_rms": (100.0 * n, 101.0 * n, "")} | special
@@ -136,7 +136,7 @@ def tails_table(d_k=(1, 4, 16, 64), *, scaling=("off", "on"), size=1.0):
             "row_norm": size * (share ** -(d / 4) if arm == "off" else 1.5 - share),
             "energy_share": share**0.5 if size else np.nan,
         }
-        for d, arm, x in itertools.product(d_k, scaling, tails.GRADIENTS)
+        for d, arm, x in itertools.product(d_k, scaling, tails.TAIL_GRADIENTS)
         for share in (0.01, 0.1, 0.5, 1.0)
     ]  # fmt: skip
     return frame(rows, tails.COLUMNS)
@@ -331,7 +331,7 @@ def test_a_line_that_leaves_the_axis_says_where_and_how_far():
     table = summary_table((1, 64, 4096), (5,))
     axes = draw("gradients", table).axes[0]
     last = rows_of(table, "grad_logits_median", 5, "off")["mean"].iloc[-1]
-    assert f"off median\n↓ {style.number(last)}" in [text.get_text() for text in axes.texts]
+    assert f"off median\n↓ {style.format_label(last)}" in [text.get_text() for text in axes.texts]
     (exit_,) = marks(axes, "_exit")
     assert list(exit_.get_xdata()) == [4096]
     assert same_color(exit_.get_color(), style.FIXED["off"])

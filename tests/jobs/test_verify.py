@@ -53,7 +53,7 @@ def configured(folder: Path, *overrides: str) -> None:
 
 
 def test_todays_code_reproduces_the_reference(measured: list[tables.Row]) -> None:
-    found = verify.compare(measured, verify.read(code_digest.REFERENCE))
+    found = verify.compare(measured, verify.read_rows(code_digest.REFERENCE))
     assert found.differ == []
     assert found.lacking == 0
     assert found.agree == found.cells * (len(scaling.COLUMNS) - 7) == 32 * 40
@@ -88,7 +88,7 @@ def test_a_run_with_other_cells_has_nothing_to_compare(
     assert done.returncode == 1
     assert "has none of the cells of the reference" in done.stderr
     some = [*measured[:5], *others]
-    found = verify.compare(some, verify.read(code_digest.REFERENCE))
+    found = verify.compare(some, verify.read_rows(code_digest.REFERENCE))
     assert (found.cells, found.lacking) == (5, 27)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sqrtdk.models.onnx_taps import OnnxModel
-from sqrtdk.system.errors import MistakeError
+from sqrtdk.system.errors import UserError
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -96,7 +96,7 @@ def test_a_temperature_multiplies_the_logits_and_not_the_mask(
 
 
 def refuse(function: Any, *arguments: Any) -> str:
-    with pytest.raises(MistakeError) as caught:
+    with pytest.raises(UserError) as caught:
         function(*arguments)
     assert "\n" not in str(caught.value)
     return str(caught.value)

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from sqrtdk.models.sources import LINES, SOURCES, packaged, picture, recogniser
-from sqrtdk.system.errors import MistakeError
+from sqrtdk.system.errors import UserError
 from sqrtdk.tensors.files import TensorFile, heads, pairs
 from sqrtdk.tensors.measurement import measure
 
@@ -80,11 +80,11 @@ def test_the_recogniser_reads_what_is_drawn_for_it() -> None:
 
 
 def test_a_package_that_is_absent_or_other_is_named(tmp_path: Path) -> None:
-    with pytest.raises(MistakeError, match="no_such_package is not installed; install it: pip"):
+    with pytest.raises(UserError, match="no_such_package is not installed; install it: pip"):
         packaged("no_such_package", "x", "", "pip install x")
-    with pytest.raises(MistakeError, match=r"x\.bin is missing; install it again: pip"):
+    with pytest.raises(UserError, match=r"x\.bin is missing; install it again: pip"):
         packaged("numpy", "x.bin", "", "pip install numpy")
-    with pytest.raises(MistakeError, match=r"has SHA-256 .*; the one that was measured has abc"):
+    with pytest.raises(UserError, match=r"has SHA-256 .*; the one that was measured has abc"):
         packaged("numpy", "version.py", "abc", "pip install numpy")
 
 

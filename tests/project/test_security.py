@@ -141,7 +141,7 @@ def test_a_wrong_file_is_refused_and_runs_nothing(
     path = tmp_path / name
     path.write_bytes(FILES[name])
     with pytest.raises(errors.ConfigError) as refused:
-        resolve.resolve(composed | yaml_reader.read(path))
+        resolve.resolve(composed | yaml_reader.read_config(path))
     assert len(str(refused.value)) < 1000
     assert len(str(refused.value).splitlines()) == 1
     assert [one.name for one in tmp_path.iterdir()] == [name]
@@ -176,7 +176,7 @@ def spoilt(path: Path) -> None:
 def test_what_a_report_is_made_of_is_shown_as_text(tmp_path: Path) -> None:
     folder = build(tmp_path, table())
     spoilt(folder / "claims.csv")
-    settings = yaml_reader.read(folder / "config.yaml")
+    settings = yaml_reader.read_config(folder / "config.yaml")
     settings["name"] = settings["scaling"]["note"] = EVIL
     settings["scale_rules"][EVIL] = {"rule": EVIL, EVIL: EVIL}
     (folder / "config.yaml").write_text(json.dumps(settings), encoding="utf-8")

@@ -466,7 +466,7 @@ def gated(z: float) -> pd.DataFrame:
 def test_the_gate_stands_beside_the_answer(tmp_path: Path, z: float, verdict: str) -> None:
     frame = gated(z)
     found = check(render(build(tmp_path, frame)))
-    gate = agreement.gate(frame)
+    gate = agreement.agreement_test(frame)
     (score,) = agreement.normal_scores(np.array([z]), np.array([20]))
     line = f"{gate.points} distinct means of {gate.draws} draws, "
     line += f"rms of z {score:.2f}, largest |z| {score:.1f}, {verdict}."
@@ -590,7 +590,9 @@ def test_semicolons_and_colons_inside_of_a_series_are_no_end_of_it(tmp_path: Pat
     path = folder / "claims.csv"
     rows = ledger_of(folder)
     row = next(row for row in rows if row["claim"] == "scores_grow")
-    row["numbers"] = claims_claim.BETWEEN.join(["n_k = 1: 2; 3: 4", "all: 5", "4 more series"])
+    row["numbers"] = claims_claim.SERIES_SEPARATOR.join(
+        ["n_k = 1: 2; 3: 4", "all: 5", "4 more series"]
+    )
     atomic.write_atomically(path, tables.text(rows, claims_claim.COLUMNS))
     text = render(folder)
     part = text.partition('id="claim-scores_grow"')[2].partition("</article>")[0]

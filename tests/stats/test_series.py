@@ -5,7 +5,7 @@ import pytest
 from claims.test_ledger import LAWS, RULES, table
 
 from sqrtdk.stats.intervals import MissingError
-from sqrtdk.stats.series import scaled_arm, series_of
+from sqrtdk.stats.series import scaled_rule, series_of
 
 SETTINGS = {"scaling": {name: RULES[name] for name in ("off", "on")}, "inputs": LAWS}
 
@@ -26,9 +26,9 @@ def test_an_axis_of_one_value_is_not_in_a_label_unless_the_inputs_are_related() 
 
 
 def test_arms_are_known_by_what_they_do() -> None:
-    assert scaled_arm({"paper": RULES["on"], "on": RULES["inverse"]}) == "paper"
-    assert scaled_arm({"other": RULES["on"], "on": RULES["on"]}) == "on"
-    assert scaled_arm({"off": RULES["off"], "quarter": RULES["quarter"]}) is None
+    assert scaled_rule({"paper": RULES["on"], "on": RULES["inverse"]}) == "paper"
+    assert scaled_rule({"other": RULES["on"], "on": RULES["on"]}) == "on"
+    assert scaled_rule({"off": RULES["off"], "quarter": RULES["quarter"]}) is None
     # 8/d_k divides by d_k too, and is another rule.
     settings = {"scaling": {"big": RULES["inverse_64"]}, "inputs": LAWS}
     (one,) = series_of(settings, table(n_k=[16], arms=["inverse_64"]).replace("inverse_64", "big"))

@@ -99,10 +99,10 @@ def test_normal_scores_are_as_likely_as_their_t_on_both_sides() -> None:
     assert -38 < huge[0] < -37
 
 
-def gated(z: list[float], n_seeds: int) -> agreement.Gate:
+def gated(z: list[float], n_seeds: int) -> agreement.AgreementTest:
     axes = {"d_k": range(len(z)), "n_k": 2, "n_q": 1, "inputs": "gaussian", "dtype": "float64"}
     frame = pd.DataFrame({"z": z, "n_seeds": n_seeds, "metric": "norm"} | axes)
-    found = agreement.gate(frame)
+    found = agreement.agreement_test(frame)
     assert found is not None
     return found
 
@@ -110,8 +110,8 @@ def gated(z: list[float], n_seeds: int) -> agreement.Gate:
 def test_the_gate_lets_right_code_through_at_its_fewest_seeds() -> None:
     # Student's t at the degrees of freedom of the fewest seeds: what right code gives.
     rng = np.random.default_rng(5)
-    tables_of_z = rng.standard_t(agreement.GATED_SEEDS - 1, (200, 780))
-    passed = [gated(z.tolist(), agreement.GATED_SEEDS).passed for z in tables_of_z]
+    tables_of_z = rng.standard_t(agreement.MIN_TESTED_SEEDS - 1, (200, 780))
+    passed = [gated(z.tolist(), agreement.MIN_TESTED_SEEDS).passed for z in tables_of_z]
     # Of 780 normal numbers one is beyond 4.5 in 1 of 190 tables: more than 6 of 200 are refused
     # once in 10 000 runs. Taken for normal as they are, these would be refused 34 times.
     assert sum(passed) >= 194
@@ -141,7 +141,7 @@ def test_the_gate_counts_a_mean_once_that_repeats_another_of_its_draw() -> None:
             for (metric, arm), value in z.items()
         ]
     )
-    found = agreement.gate(frame)
+    found = agreement.agreement_test(frame)
     # Three distinct means in each of two draws; the same z in another draw is another mean.
     assert found is not None
     assert (found.points, found.draws) == (6, 2)

@@ -4,20 +4,20 @@ from matplotlib.figure import Figure
 
 from sqrtdk.figures import draw
 from sqrtdk.figures.draw import Tables
-from sqrtdk.figures.lines import Row, build_lines
+from sqrtdk.figures.lines import PanelRow, build_lines
 from sqrtdk.figures.style import CYCLE, Look
 
 
 def build_entropy(tables: Tables) -> Figure:
     """Draw the entropy against d_k, a line for each temperature."""
     table = tables["summary"]
-    table = table.assign(arm="temperature " + table["temperature"].astype(str))
-    arms = sorted(set(table["arm"]))
+    table = table.assign(variant="temperature " + table["temperature"].astype(str))
+    variants = sorted(set(table["variant"]))
     return build_lines(
         table,
-        [Row("entropy (nats)", ("entropy",))],
+        [PanelRow("entropy (nats)", ("entropy",))],
         "Entropy of the weights, mean over queries and seeds.",
-        looks={arm: Look(CYCLE[i], "o") for i, arm in enumerate(arms)},
+        looks={variant: Look(CYCLE[i], "o") for i, variant in enumerate(variants)},
         across="n_k",
         where=(),
     )

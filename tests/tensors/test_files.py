@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from sqrtdk.system.errors import MistakeError
+from sqrtdk.system.errors import UserError
 from sqrtdk.tensors.files import TensorFile, heads, pairs
 
 H, N_Q, N_K, D = 3, 7, 5, 4
@@ -89,9 +89,9 @@ def test_other_names_are_found_by_a_pattern(tmp_path: Path) -> None:
     file = TensorFile(saved(tmp_path, ".npz", tensors))
     found = pairs(file, q="enc.{layer}.query.w", k="enc.{layer}.key.w")
     assert [one.layer for one in found] == ["a", "b"]
-    with pytest.raises(MistakeError, match="give both patterns or none"):
+    with pytest.raises(UserError, match="give both patterns or none"):
         pairs(file, q="enc.{layer}.query.w")
-    with pytest.raises(MistakeError, match=r"has no tensor layer.* it has enc\.a\.key\.w"):
+    with pytest.raises(UserError, match=r"has no tensor layer.* it has enc\.a\.key\.w"):
         pairs(file)
 
 
@@ -102,7 +102,7 @@ def read_all(path: Path) -> None:
 
 
 def refuse(path: Path) -> str:
-    with pytest.raises(MistakeError) as caught:
+    with pytest.raises(UserError) as caught:
         read_all(path)
     message = str(caught.value)
     assert "\n" not in message

@@ -76,8 +76,10 @@ def measured() -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def gate(known: dict[tuple[Any, ...], float]) -> agreement.Gate:
-    found = agreement.gate(pd.DataFrame(summary.summarize(measured(), scaling.COLUMNS, known)))
+def gate(known: dict[tuple[Any, ...], float]) -> agreement.AgreementTest:
+    found = agreement.agreement_test(
+        pd.DataFrame(summary.summarize(measured(), scaling.COLUMNS, known))
+    )
     assert found is not None
     return found
 

@@ -23,7 +23,7 @@ def marked(path: Path, longest: int = 255) -> Path:
     """Return Snakemake's marker of a file, split like names that are too long."""
     name = base64.urlsafe_b64encode(str(path).encode()).decode()
     parts = [name[at : at + longest] for at in range(0, len(name), longest)]
-    marker = recovery.MARKERS.joinpath(*(f"@{part}" for part in parts[:-1]), parts[-1])
+    marker = recovery.INCOMPLETE.joinpath(*(f"@{part}" for part in parts[:-1]), parts[-1])
     marker.parent.mkdir(parents=True, exist_ok=True)
     marker.write_text('{"external_jobid": null}', encoding="utf-8")
     return marker
@@ -45,7 +45,7 @@ def test_what_is_not_a_whole_shard_is_made_again(here: Path) -> None:
     table = Path("results/default/scaling/runs.csv")
     shard_files.write_shard(table, {"seeds": [0, 1]}, [{"seed": 0}], COLUMNS)
     markers = [marked(path) for path in (half, absent, table)]
-    other = recovery.MARKERS / "migration_underway"
+    other = recovery.INCOMPLETE / "migration_underway"
     other.touch()
     recovery.unmark_finished(SHARDS)
     assert all(marker.exists() for marker in (*markers, other))

@@ -15,7 +15,7 @@ FALSE = "false"
 NOT_MEASURED = "not measured"
 VERDICTS = (TRUE, CONDITIONAL, FALSE, NOT_MEASURED)
 
-BETWEEN = " | "
+SERIES_SEPARATOR = " | "
 """Separates two series of `numbers`; no number, name or sentence contains it."""
 
 COLUMNS = (
@@ -54,7 +54,8 @@ COLUMNS = (
     ),
     Column(
         "numbers",
-        f"The measured numbers of each series, with intervals; {BETWEEN.strip()} between series.",
+        f"The measured numbers of each series, with intervals; {SERIES_SEPARATOR.strip()} between "
+        "series.",
         read=str,
     ),
     Column("rule", "How the verdict follows from the table.", read=str),

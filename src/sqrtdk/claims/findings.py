@@ -182,11 +182,11 @@ class Grading(NamedTuple):
     curves: Mapping[tuple[str, str, float], Curve]
     unrelated: bool = False
 
-    def curve(self, arm: str, metric: str, cosine: float) -> Curve:
+    def curve(self, rule: str, metric: str, cosine: float) -> Curve:
         """Return one metric over d_k. Raises MissingError."""
-        found = self.curves.get((arm, metric, cosine))
+        found = self.curves.get((rule, metric, cosine))
         if found is None:
-            raise MissingError(f"the run has no {arm} weights by cosine")
+            raise MissingError(f"the run has no {rule} weights by cosine")
         return found
 
 

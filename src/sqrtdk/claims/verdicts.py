@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from sqrtdk.claims import findings as claims_findings
-from sqrtdk.claims.claim import BETWEEN, CONDITIONAL, FALSE, NOT_MEASURED, TRUE, Claim
+from sqrtdk.claims.claim import CONDITIONAL, FALSE, NOT_MEASURED, SERIES_SEPARATOR, TRUE, Claim
 from sqrtdk.claims.findings import Evidence, Finding, abbreviate
 from sqrtdk.stats.intervals import MissingError
 from sqrtdk.stats.series import Series
@@ -48,7 +48,7 @@ def judge(claim: Claim, own: Sequence[Evidence], also: Sequence[Evidence] = ()) 
     texts = abbreviate([_said(one, finding.number) for one, finding in findings], "series")
     if findings:
         texts += [f"{_labels(ones)}: not measured, {reason}" for reason, ones in lacking.items()]
-    base["numbers"] = BETWEEN.join(texts)
+    base["numbers"] = SERIES_SEPARATOR.join(texts)
     if verdict == NOT_MEASURED:
         empty = {
             "series": "",

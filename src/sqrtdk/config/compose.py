@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sqrtdk.config.errors import ConfigError, invalid_value
-from sqrtdk.config.limits import check
+from sqrtdk.config.limits import check_limits
 from sqrtdk.config.overrides import CONF, blocks_of, check_overrides, grids, overlay
 from sqrtdk.config.resolve import resolve
 from sqrtdk.config.run import Run
@@ -42,5 +42,5 @@ def compose(
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(errors.one_line(error)) from None
     run = resolve(overlay(composed, values), blocks_of(overrides) | set(typed))
-    check(run)
+    check_limits(run)
     return run

@@ -10,7 +10,7 @@ LISTED = 60
 """Maximum number of names in a message."""
 
 
-class ConfigError(errors.MistakeError):
+class ConfigError(errors.UserError):
     """An invalid configuration; the message is one line for the user."""
 
 

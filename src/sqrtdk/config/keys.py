@@ -1,6 +1,6 @@
 """List the keys of a configuration and the experiments that have them."""
 
-from sqrtdk.config.run import SEEDS
+from sqrtdk.config.run import SEEDS_KEY
 from sqrtdk.experiments.registry import EXAMPLES, EXPERIMENTS
 
 RESERVED = ("shards", "benchmarks", "README.md")
@@ -20,17 +20,17 @@ RUN_KEYS = {
 
 def flat_keys() -> set[str]:
     """Return every key that some experiment has, as it is typed on the command line."""
-    return {key.name for module in EXPERIMENTS.values() for key in module.config_keys} | {SEEDS}
+    return {key.name for module in EXPERIMENTS.values() for key in module.config_keys} | {SEEDS_KEY}
 
 
 def names_of_keys(experiment: str) -> set[str]:
     """Return the names of an experiment's keys."""
-    return {key.name for key in EXPERIMENTS[experiment].config_keys} | {SEEDS}
+    return {key.name for key in EXPERIMENTS[experiment].config_keys} | {SEEDS_KEY}
 
 
 def has_key(experiment: str, key: str) -> bool:
     """Return whether an experiment has a key."""
-    return ("seed" if key == SEEDS else key) in {
+    return ("seed" if key == SEEDS_KEY else key) in {
         k.name for k in EXPERIMENTS[experiment].config_keys
     }
 

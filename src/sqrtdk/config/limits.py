@@ -96,7 +96,7 @@ def _check_shards(run: Run) -> None:
             )
 
 
-def check(run: Run) -> None:
+def check_limits(run: Run) -> None:
     """Raise ConfigError for a valid configuration that cannot be computed.
 
     This is not part of `resolve`, because a finished run may be read on a smaller machine.

@@ -13,9 +13,9 @@ from sqrtdk.config.entries import FORMULAS, check_entries
 from sqrtdk.config.errors import ConfigError, invalid_value, join, unknown
 from sqrtdk.config.keys import RESERVED, RUN_KEYS, flat_keys, follows_flat, has_key, names_of_keys
 from sqrtdk.config.limits import FACTOR_RULES, MOST_SHARD_SEEDS, check_formulas
-from sqrtdk.config.run import SEEDS, Run
+from sqrtdk.config.run import SEEDS_KEY, Run
 from sqrtdk.config.values import as_word, check_value, refuse_repeat, to_list
-from sqrtdk.config.yaml_reader import NAME, read
+from sqrtdk.config.yaml_reader import NAME, read_config
 from sqrtdk.core import scale_rules
 from sqrtdk.experiments.registry import EXAMPLES, EXPERIMENTS, LEFT_OUT
 from sqrtdk.schema import Key
@@ -26,7 +26,7 @@ def load(path: Path) -> Run:
 
     Raises ConfigError.
     """
-    values = read(path)
+    values = read_config(path)
     try:
         return resolve(values)
     except ConfigError as error:
@@ -54,8 +54,8 @@ def resolve(composed: Mapping[str, Any], typed: Iterable[str] = ()) -> Run:
     }
     own = {name: _block(name, composed.get(name), axis=name in flat) for name in EXPERIMENTS}
     wanted = names if composed.get("experiments") is not None else [n for n in names if own[n]]
-    arms, notes = _share_arms(everywhere, own, names, wanted, entries["scale_rules"])
-    names = [name for name in names if arms.get(name) != []]
+    rules, notes = _share_scale_rules(everywhere, own, names, wanted, entries["scale_rules"])
+    names = [name for name in names if rules.get(name) != []]
     for key, value in everywhere.items():
         if not any(follows_flat(name, key) for name in names):
             example = next((name for name in names if has_key(name, key)), None)
@@ -67,7 +67,12 @@ def resolve(composed: Mapping[str, Any], typed: Iterable[str] = ()) -> Run:
             raise ConfigError(f"{key}: none of the run's experiments has it: {', '.join(names)}")
         for name in names:
             # A number of seeds does not apply to an example; a seed does.
-            if name in EXAMPLES and has_key(name, key) and key not in own[name] and key != SEEDS:
+            if (
+                name in EXAMPLES
+                and has_key(name, key)
+                and key not in own[name]
+                and key != SEEDS_KEY
+            ):
                 change = f"{name}='{{{key}: {value}}}' changes it"
                 notes.append(f"{key}: {name} is an example and keeps its own; {change}")
 
@@ -77,7 +82,7 @@ def resolve(composed: Mapping[str, Any], typed: Iterable[str] = ()) -> Run:
         followed = {key: value for key, value in everywhere.items() if follows_flat(name, key)}
         layers: dict[str, Mapping[str, Any]] = {
             f"experiment.{name}": _block(f"experiment.{name}", blocks_of.get(name), axis=False),
-            "": followed | ({"scaling": arms[name]} if name in arms else {}),
+            "": followed | ({"scaling": rules[name]} if name in rules else {}),
             name: own[name],
         }
         settings[name] = _experiment(name, layers, entries)
@@ -101,7 +106,7 @@ def resolve(composed: Mapping[str, Any], typed: Iterable[str] = ()) -> Run:
     return run
 
 
-def _share_arms(
+def _share_scale_rules(
     everywhere: Mapping[str, Any],
     own: Mapping[str, Mapping[str, Any]],
     names: Sequence[str],
@@ -193,16 +198,16 @@ def _experiment(
     for where, layer in layers.items():
         for key in layer:
             if not has_key(name, key):
-                raise unknown(key, {*keys, SEEDS}, f" in {where}")
-        if {"seed", SEEDS} <= layer.keys():
+                raise unknown(key, {*keys, SEEDS_KEY}, f" in {where}")
+        if {"seed", SEEDS_KEY} <= layer.keys():
             raise ConfigError("seed and seeds are both given; seeds=20 means seed 0 to 19")
-        if {"seed", SEEDS} & layer.keys():
+        if {"seed", SEEDS_KEY} & layer.keys():
             merged.pop("seed", None)
-            merged.pop(SEEDS, None)
+            merged.pop(SEEDS_KEY, None)
         merged |= layer
-    if SEEDS in merged:
-        count = Key(SEEDS, "whole", keys["seed"].meaning, axis=False, maximum=10**7)
-        merged["seed"] = list(range(check_value(count, merged.pop(SEEDS), entries)))
+    if SEEDS_KEY in merged:
+        count = Key(SEEDS_KEY, "whole", keys["seed"].meaning, axis=False, maximum=10**7)
+        merged["seed"] = list(range(check_value(count, merged.pop(SEEDS_KEY), entries)))
     settings = {}
     for word, known in keys.items():
         if word not in merged:

@@ -9,7 +9,7 @@ from sqrtdk.config.entries import FORMULAS
 from sqrtdk.config.errors import invalid_value
 from sqrtdk.experiments.registry import EXPERIMENTS
 
-SEEDS = "seeds"
+SEEDS_KEY = "seeds"
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Run:
                     entries.setdefault(key.named_in, {}).update(value)
                     value = list(value)
                 if key.name == "seed" and value == list(range(len(value))):
-                    block[SEEDS] = len(value)
+                    block[SEEDS_KEY] = len(value)
                 else:
                     block[key.name] = value
         for mapping in FORMULAS:

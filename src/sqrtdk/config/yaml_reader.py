@@ -16,7 +16,7 @@ from sqrtdk.system import errors
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
-def read(path: Path) -> dict[str, Any]:
+def read_config(path: Path) -> dict[str, Any]:
     """Return the content of a configuration file. Raises ConfigError, which names the file."""
     try:
         found = read_text(path.read_text(encoding="utf-8-sig"))

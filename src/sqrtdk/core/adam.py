@@ -9,7 +9,7 @@ from sqrtdk.core.attention import Floats
 MEAN, SQUARE, EPSILON = 0.9, 0.999, 1e-8
 
 
-class Adam:
+class AdamState:
     """The moments of one array's gradients, and the update step computed from them.
 
     The moments are sums without the factors 1 - beta, which are part of the step size instead.

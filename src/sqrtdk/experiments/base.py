@@ -71,7 +71,7 @@ class Experiment:
     scale rules and `batched_axes`. `scalar_scale_only` is for one that takes only scale rules that
     are one factor of d_k and n_k, `has_exact` for columns that theory has expectations of. One that
     is not `summarised` is an example, not a sample: keys for all experiments leave its numbers
-    alone. `paired` is for ratios of arms that share their draws.
+    alone. `paired` is for ratios of scale rules that share their draws.
     `companion_of` names the experiment whose target builds this one too. `references` is a template
     of literature for the report, `NAME/FILE`; several experiments may share one.
 

@@ -1,8 +1,8 @@
 """Figures of metrics against d_k or another axis, with one line or row of points per variant.
 
-A variant is a scale rule or whatever else the column `arm` names. All numbers come from the tables.
-If theory has a metric, its exact curve is a thin line with the measured means as points; otherwise
-a line joins the means.
+A variant is a scale rule or whatever else the column `variant` names. All numbers come from the
+tables. If theory has a metric, its exact curve is a thin line with the measured means as points;
+otherwise a line joins the means.
 """
 
 import math
@@ -28,7 +28,7 @@ from sqrtdk.figures.panels import (
     panels,
     size_axis,
 )
-from sqrtdk.figures.style import INK, WHERE, Look
+from sqrtdk.figures.style import GROUP_AXES, INK, Look
 from sqrtdk.schema import Column, Key
 
 Looks = Mapping[str, Look]
@@ -38,7 +38,7 @@ Curves = Mapping[str, pd.DataFrame]
 PAIR = ("rms", "median")
 """The two averages of a gradient's row norms, which can lead to opposite conclusions."""
 
-MARKERS = 12
+MAX_MARKERS = 12
 """Maximum number of markers on a line of counts."""
 
 NO_CURVES = pd.DataFrame(columns=["d_k", "n_k", "n_q", "scaling", "metric", "exact"])
@@ -47,16 +47,16 @@ NO_CURVES = pd.DataFrame(columns=["d_k", "n_k", "n_q", "scaling", "metric", "exa
 
 def by_scaling(table: pd.DataFrame) -> pd.DataFrame:
     """Return a summary with a line for each scale rule."""
-    return table.assign(arm=table["scaling"])
+    return table.assign(variant=table["scaling"])
 
 
 def lines_of(table: pd.DataFrame, metric: str, x: str = "d_k") -> dict[str, pd.DataFrame]:
     """Return the rows of a metric, by variant, in order of x. Raises ValueError if groups mix."""
     found = {}
-    for arm, rows in table[table["metric"] == metric].groupby("arm"):
+    for variant, rows in table[table["metric"] == metric].groupby("variant"):
         if rows[x].duplicated().any():
-            raise ValueError(f"{metric}, {arm}: several groups would become one zig-zag line")
-        found[str(arm)] = rows.sort_values(x)
+            raise ValueError(f"{metric}, {variant}: several groups would become one zig-zag line")
+        found[str(variant)] = rows.sort_values(x)
     return found
 
 
@@ -72,9 +72,9 @@ def curves_of(exact: pd.DataFrame, panel: Panel, metric: str) -> dict[str, pd.Da
         (exact["metric"] == metric)
         & (exact["n_k"] == panel.of("n_k"))
         & (exact["n_q"] == panel.of("n_q"))
-        & exact["scaling"].isin(rows["arm"])
+        & exact["scaling"].isin(rows["variant"])
     ]
-    return {str(arm): found.sort_values("d_k") for arm, found in chosen.groupby("scaling")}
+    return {str(variant): found.sort_values("d_k") for variant, found in chosen.groupby("scaling")}
 
 
 def plot_curve(axes: Axes, rows: pd.DataFrame, look: Look) -> None:
@@ -108,14 +108,14 @@ def plot_metric(
     The limits of a logarithmic axis must be final.
     """
     lines = lines_of(table, metric, x)
-    for arm, look in looks.items():
-        if arm not in lines:
+    for variant, look in looks.items():
+        if variant not in lines:
             continue
-        rows = lines[arm]
+        rows = lines[variant]
         dashed = look.dashed or metric.endswith("_median")
         axes.plot(
-            rows[x], rows["mean"], color=look.color, marker=look.marker, label=arm,
-            linestyle="none" if arm in on_curve else "--" if dashed else "-",
+            rows[x], rows["mean"], color=look.color, marker=look.marker, label=variant,
+            linestyle="none" if variant in on_curve else "--" if dashed else "-",
             markerfacecolor="none" if dashed else look.color, markevery=markevery,
         )  # fmt: skip
         known = rows.dropna(subset=["ci_low", "ci_high"])
@@ -124,7 +124,7 @@ def plot_metric(
             # An interval of positive numbers may end below 0, which a log axis cannot show.
             low = np.where(low > 0, low, axes.get_ylim()[0])
         # A band over one point would be invisible.
-        if arm in on_curve or len(known) == 1:
+        if variant in on_curve or len(known) == 1:
             plot_bars(axes, known[x], low, high, look)
         elif len(known):
             axes.fill_between(known[x], low, high, color=look.color, alpha=0.3, linewidth=0)
@@ -133,12 +133,12 @@ def plot_metric(
 def plot_exits(table: pd.DataFrame, axes: Axes, metric: str, looks: Looks, x: str = "d_k") -> None:
     """Draw a triangle on the axis where a line leaves it downwards. The limits must be final."""
     low = axes.get_ylim()[0]
-    for arm, rows in lines_of(table, metric, x).items():
+    for variant, rows in lines_of(table, metric, x).items():
         below = rows[rows["mean"] < low]
         if len(below):
             axes.plot(
                 [below[x].iloc[0]], [low], linestyle="none", marker="v", markersize=6,
-                color=looks[arm].color, clip_on=False, zorder=4, label="_exit",
+                color=looks[variant].color, clip_on=False, zorder=4, label="_exit",
             )  # fmt: skip
 
 
@@ -158,7 +158,7 @@ def plot_ceiling(axes: Axes, panel: Panel) -> None:
 
 
 @dataclass(frozen=True)
-class Row:
+class PanelRow:
     """One row of panels: the metrics that it shows and its y-axis, the same in all its panels.
 
     With a `base` the axis is logarithmic and holds at most the `powers` largest powers of it;
@@ -175,26 +175,26 @@ class Row:
 
 def build_lines(
     table: pd.DataFrame,
-    rows: Sequence[Row],
+    rows: Sequence[PanelRow],
     sentence: str,
     refer: Callable[[Axes, Panel], None] = lambda axes, panel: None,
     *,
     exact: pd.DataFrame = NO_CURVES,
     looks: Looks | None = None,
     across: str = "n_k",
-    where: Sequence[str] = WHERE,
+    where: Sequence[str] = GROUP_AXES,
     mean: str = "mean",
     x: Key | Column = schema.D_K,
     count: bool = False,
 ) -> Figure:
     """Build a figure of metrics against `x`; `refer` adds a panel's reference lines.
 
-    The column `arm` of the summary says which line a row belongs to, `looks` how that looks, and
-    `mean` in words how seeds were pooled. Sizes have a log2 axis; a `count` has a linear one.
+    The column `variant` of the summary says which line a row belongs to, `looks` how that looks,
+    and `mean` in words how seeds were pooled. Sizes have a log2 axis; a `count` has a linear one.
     """
-    looks = looks or style.looks(table["arm"])
+    looks = looks or style.looks(table["variant"])
     by_label = {row.label: row for row in rows}
-    names = [name_of(arm, metric, rows[0]) for arm in looks for metric in rows[0].metrics]
+    names = [name_of(variant, metric, rows[0]) for variant in looks for metric in rows[0].metrics]
     at_ends = fits_at_ends(names)
     figure, made = panels(
         table,
@@ -215,17 +215,17 @@ def build_lines(
         refer(axes, panel)
         for metric in row.metrics:
             curves = curves_of(exact, panel, metric)
-            for arm, curve in curves.items():
-                plot_curve(axes, curve, looks[arm])
+            for variant, curve in curves.items():
+                plot_curve(axes, curve, looks[variant])
             # Few enough markers to be distinguishable.
-            every = math.ceil(panel.table[x.name].nunique() / MARKERS) if count else 1
+            every = math.ceil(panel.table[x.name].nunique() / MAX_MARKERS) if count else 1
             plot_metric(
                 panel.table, axes, metric, looks, on_curve=list(curves), x=x.name, markevery=every
             )
             plot_exits(panel.table, axes, metric, looks, x.name)
-            arms = set(lines_of(panel.table, metric, x.name))
+            variants = set(lines_of(panel.table, metric, x.name))
             marks |= {"Bar"} if curves else set()
-            marks |= {"Band"} if arms - curves.keys() and len(set(table[x.name])) > 1 else set()
+            marks |= {"Band"} if variants - curves.keys() and len(set(table[x.name])) > 1 else set()
         if (panel.table["mean"] == 0).all():
             axes.text(0.5, 0.5, "0 everywhere", transform=axes.transAxes, ha="center")
         if at_ends:
@@ -238,7 +238,7 @@ def build_lines(
     return figure
 
 
-def _set_axes(axes: Axes, row: Row, table: pd.DataFrame) -> None:
+def _set_axes(axes: Axes, row: PanelRow, table: pd.DataFrame) -> None:
     if row.base is None:
         axes.set_ylim(row.bottom - 0.02 * (row.top - row.bottom), row.top)
     else:
@@ -246,36 +246,36 @@ def _set_axes(axes: Axes, row: Row, table: pd.DataFrame) -> None:
         log_axis(axes, log_limits(means, base=row.base, most=row.powers), base=row.base)
 
 
-def name_of(arm: str, metric: str, row: Row) -> str:
+def name_of(variant: str, metric: str, row: PanelRow) -> str:
     """Return the name of a line: its variant and, in a row with a pair of averages, which one."""
-    return f"{arm} {metric.rpartition('_')[2]}" if len(row.metrics) > 1 else arm
+    return f"{variant} {metric.rpartition('_')[2]}" if len(row.metrics) > 1 else variant
 
 
-def ends_of(panel: Panel, row: Row, looks: Looks, x: str = "d_k") -> Iterator[End]:
+def ends_of(panel: Panel, row: PanelRow, looks: Looks, x: str = "d_k") -> Iterator[End]:
     """Yield the end of each line of a panel; if it is below the axis, its label says so."""
     low = panel.axes.get_ylim()[0]
     for metric in row.metrics:
-        for arm, rows in lines_of(panel.table, metric, x).items():
+        for variant, rows in lines_of(panel.table, metric, x).items():
             last = float(rows["mean"].iloc[-1])
-            goes = f"\n↓ {style.number(last)}" if last < low else ""
-            yield End(last, name_of(arm, metric, row) + goes, looks[arm].color)
+            goes = f"\n↓ {style.format_label(last)}" if last < low else ""
+            yield End(last, name_of(variant, metric, row) + goes, looks[variant].color)
 
 
 def keys_of(looks: Looks, metrics: Sequence[str]) -> list[Line2D]:
     """Return the entries of a legend: the variants and, for two averages, two kinds of point."""
-    arms = [
+    variants = [
         Line2D(
-            [], [], color=look.color, marker=look.marker, label=arm,
+            [], [], color=look.color, marker=look.marker, label=variant,
             linestyle="--" if look.dashed else "-",
             markerfacecolor="none" if look.dashed else look.color,
         )
-        for arm, look in looks.items()
+        for variant, look in looks.items()
     ]  # fmt: skip
     if len(metrics) == 1:
-        return arms
+        return variants
     rms, median = PAIR
     return [
-        *arms,
+        *variants,
         Line2D([], [], color=INK, marker="o", linestyle="-", label=rms),
         Line2D([], [], color=INK, marker="o", linestyle="--", markerfacecolor="none", label=median),
     ]

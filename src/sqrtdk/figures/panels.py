@@ -14,7 +14,7 @@ from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from sqrtdk import schema
 from sqrtdk.figures import style
-from sqrtdk.figures.style import WHERE
+from sqrtdk.figures.style import GROUP_AXES
 from sqrtdk.schema import Column, Key
 
 WIDTH, HEIGHT = 2.05, 1.9
@@ -60,7 +60,7 @@ def panels(
     rows: Mapping[str, Sequence[str]],
     *,
     across: str = "n_k",
-    where: Sequence[str] = WHERE,
+    where: Sequence[str] = GROUP_AXES,
     margin: int,
     x: Key | Column = schema.D_K,
 ) -> tuple[Figure, list[Panel]]:
@@ -200,7 +200,9 @@ def log_axis(
     axis.set_major_locator(FixedLocator(ticks))
     axis.set_minor_locator(NullLocator())
     # 1/8 needs three digits.
-    axis.set_ticklabels([f"{x:.3g}" if base == 2 and x < 1 else style.number(x) for x in ticks])
+    axis.set_ticklabels(
+        [f"{x:.3g}" if base == 2 and x < 1 else style.format_label(x) for x in ticks]
+    )
 
 
 @dataclass(frozen=True)

@@ -170,10 +170,10 @@ def look_of_sizes(sizes: Iterable[int]) -> dict[int, Look]:
     }
 
 
-def number(value: float) -> str:
+def format_label(value: float) -> str:
     """Format a number for a label.
 
-    >>> number(0.25), number(1234), number(1e-8), number(0)
+    >>> format_label(0.25), format_label(1234), format_label(1e-8), format_label(0)
     ('0.25', '1234', '1e-8', '0')
     """
     if 100 <= abs(value) < 1e5:
@@ -205,7 +205,7 @@ def nothing(text: str) -> Figure:
     return figure
 
 
-WHERE = ("n_q", "inputs", "dtype")
+GROUP_AXES = ("n_q", "inputs", "dtype")
 """Axes that separate the groups of a grid, as well as n_k."""
 
 
@@ -229,7 +229,7 @@ def says_seeds(table: pd.DataFrame, mark: str = "Band", *, seen: bool = False) -
     return f"{mark}: 95\N{NBSP}% interval over {seeds(table)}{missing}{hidden}."
 
 
-def says_where(table: pd.DataFrame, names: Sequence[str] = WHERE) -> str:
+def says_where(table: pd.DataFrame, names: Sequence[str] = GROUP_AXES) -> str:
     """Return the axes that have one value in the whole figure, so that no panel names them."""
     fixed = [name for name in names if len(set(table[name])) == 1]
     # Non-breaking spaces keep an equation on one line.

@@ -14,7 +14,7 @@ from sqrtdk.storage import frames, guards, tables
 from sqrtdk.system import command_line
 
 
-def rows(run: config_run.Run, folder: Path) -> list[tables.Row]:
+def answered_questions(run: config_run.Run, folder: Path) -> list[tables.Row]:
     """Return the questions with their answers, from the tables of a run's folder."""
     result = []
     for experiment, question in statements.questions():
@@ -47,7 +47,7 @@ def _answer(run: config_run.Run, folder: Path, experiment: str, question: Questi
 def main() -> None:
     """Answer the questions of the run whose config is the first argument, into the second path."""
     path = Path(sys.argv[1])
-    found = rows(resolve.load(path), path.parent)
+    found = answered_questions(resolve.load(path), path.parent)
     guards.write_with_checksum(Path(sys.argv[2]), tables.text(found, COLUMNS))
 
 

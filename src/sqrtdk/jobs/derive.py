@@ -18,7 +18,7 @@ def main() -> None:
     experiment = EXPERIMENTS.get(name)
     if experiment is None or table not in {one.name for one in experiment.tables}:
         allowed = [f"{x.name}/{one.name}" for x in EXPERIMENTS.values() for one in x.tables]
-        raise errors.MistakeError(
+        raise errors.UserError(
             f"table: {wanted_table} is not allowed; allowed: {', '.join(allowed)}"
         )
     wanted = experiment.table(table)

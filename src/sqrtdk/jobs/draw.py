@@ -15,7 +15,7 @@ def main() -> None:
     name, source, target = sys.argv[1:]
     experiment = EXPERIMENTS.get(name)
     if experiment is None:
-        raise errors.MistakeError(
+        raise errors.UserError(
             f"experiment: {name!r} is not allowed; allowed: {', '.join(EXPERIMENTS)}"
         )
     columns = {table: schemas.columns(experiment, table) for table in experiment.drawn_from}

@@ -17,9 +17,7 @@ def main() -> None:
     except (KeyError, TypeError, ValueError):
         found = []
     if not found or not all(x > 0 and math.isfinite(x) for point in found for x in point):
-        raise errors.MistakeError(
-            'points: allowed: {"points": [[n_k, d_k, scale], ...]}, all above 0'
-        )
+        raise errors.UserError('points: allowed: {"points": [[n_k, d_k, scale], ...]}, all above 0')
     shard_files.write_shard(Path(sys.argv[2]), spec, rows(found), COLUMNS)
 
 

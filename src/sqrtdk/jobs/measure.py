@@ -17,13 +17,13 @@ SHAPES: dict[str, tuple[type, ...]] = {"whole": (int,), "number": (int, float)}
 
 
 def check_slab(slab: Row, keys: Sequence[Key]) -> None:
-    """Refuse what is no slab of an experiment with these keys. Raises MistakeError.
+    """Refuse what is no slab of an experiment with these keys. Raises UserError.
 
     Only its shape: the pipeline's slabs are of a configuration that was checked.
     """
     seeds: Any = slab.get("seeds")
     if not (_are(seeds, (int,)) and len(seeds) == 2 and 0 <= seeds[0] < seeds[1]):
-        raise errors.MistakeError(
+        raise errors.UserError(
             f"seeds: {seeds!r} is not allowed; "
             "allowed: the first seed and the one after the last, [0, 20]"
         )
@@ -35,7 +35,7 @@ def check_slab(slab: Row, keys: Sequence[Key]) -> None:
         )
         if key.name != "seed" and not right:
             shown = errors.shorten(value)
-            raise errors.MistakeError(f"{key.name}: {shown} is not allowed; allowed: {key.allowed}")
+            raise errors.UserError(f"{key.name}: {shown} is not allowed; allowed: {key.allowed}")
 
 
 def _are(values: Any, types: tuple[type, ...]) -> bool:
@@ -52,7 +52,7 @@ def main() -> None:
         # A package that is missing is not a wrong name.
         if not (error.name or "").startswith("sqrtdk.experiments."):
             raise
-        raise errors.MistakeError(f"experiment: {name!r} is not allowed") from None
+        raise errors.UserError(f"experiment: {name!r} is not allowed") from None
     slab = errors.read_json(text, "a slab")
     check_slab(slab, experiment.config_keys)
     rows = cells.measure_cells(experiment.cells(slab), experiment.columns, slab)

@@ -23,7 +23,7 @@ RTOL = 1e-11
 the quantiles of saturated rows. A mistake changes them by far more."""
 
 
-RULES = {
+REFERENCE_RULES = {
     "off": {"rule": "constant", "value": 1},
     "on": {"rule": "power", "exponent": 0.5, "multiplier": 1.0},
 }
@@ -74,7 +74,7 @@ def compare(rows: Iterable[Mapping[str, Any]], reference: Iterable[tables.Row]) 
     return Verification(agree, differ, cells, lacking)
 
 
-def read(path: Path) -> list[tables.Row]:
+def read_rows(path: Path) -> list[tables.Row]:
     """Return the rows of a table of `scaling`. Raises TableError for other columns."""
     table = frames.read(path, COLUMNS)
     names = [column.name for column in COLUMNS]
@@ -87,7 +87,9 @@ def comparable(settings: Mapping[str, Any], reference: Iterable[tables.Row]) -> 
     Rules, laws and d_v are not columns: the same name may be another formula.
     """
     meant = [
-        name for name, entry in RULES.items() if settings.get("scaling", {}).get(name) == entry
+        name
+        for name, entry in REFERENCE_RULES.items()
+        if settings.get("scaling", {}).get(name) == entry
     ]
     law = settings.get("inputs", {}).get("gaussian") == LAW and settings.get("d_v") == D_V
     return [row for row in reference if law and row["scaling"] in meant]
@@ -99,7 +101,9 @@ def main() -> None:
     path = folder / "scaling/runs.csv"
     try:
         settings = resolve.load(folder / "config.yaml").settings.get("scaling", {})
-        found = compare(read(path) if settings else [], comparable(settings, read(REFERENCE)))
+        found = compare(
+            read_rows(path) if settings else [], comparable(settings, read_rows(REFERENCE))
+        )
     except (errors.ConfigError, tables.TableError, OSError) as error:
         sys.exit(f"sqrtdk: {system_errors.one_line(error)}")
     if not found.cells:

@@ -13,19 +13,19 @@ from sqrtdk.system import command_line, errors, stdio
 def load(text: str) -> Callable[..., Any]:
     """Return the function that `module:function` names, looked for in this folder too.
 
-    Raises MistakeError.
+    Raises UserError.
     """
     module, colon, name = text.partition(":")
     if not (colon and all(part.isidentifier() for part in (*module.split("."), name))):
-        raise errors.MistakeError(f"{text!r} is not allowed; allowed: your_module:function")
+        raise errors.UserError(f"{text!r} is not allowed; allowed: your_module:function")
     sys.path.insert(0, os.getcwd())
     try:
         found = getattr(importlib.import_module(module), name)
     except (Exception, SystemExit) as error:
         # Importing runs the user's code, which may fail in any way.
-        raise errors.MistakeError(f"{text}: {errors.one_line(error)}") from None
+        raise errors.UserError(f"{text}: {errors.one_line(error)}") from None
     if not callable(found):
-        raise errors.MistakeError(f"{text} is not a function")
+        raise errors.UserError(f"{text} is not a function")
     function: Callable[..., Any] = found
     return function
 

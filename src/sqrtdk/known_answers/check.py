@@ -20,7 +20,7 @@ import numpy as np
 from sqrtdk.core.attention import Floats, Mask, attention, softmax
 from sqrtdk.core.heads import Visibility
 from sqrtdk.core.metrics import logit_std, row_metrics
-from sqrtdk.system.errors import MistakeError, one_line
+from sqrtdk.system.errors import UserError, one_line
 
 QUANTITIES = {
     "entropy_nats": "entropy of each row, [heads, n_q]; NaN for a row that sees no key",
@@ -81,7 +81,7 @@ def check(function: Callable[..., Any]) -> Iterator[Result | str]:
     """Yield a result for each quantity that the function returns, or the name of a case.
 
     A name alone means that the function does not take one of the case's arguments. Raises
-    MistakeError, with the case, if the function raises.
+    UserError, with the case, if the function raises.
     """
     for case in cases():
         arrays, arguments = inputs(case)
@@ -96,7 +96,7 @@ def check(function: Callable[..., Any]) -> Iterator[Result | str]:
                 yield case["name"]
                 continue
             what = f"{type(error).__name__}: {one_line(error)}"
-            raise MistakeError(f"case {case['name']!r}: the function raised {what}") from error
+            raise UserError(f"case {case['name']!r}: the function raised {what}") from error
         if not isinstance(found, Mapping):
             found = {"output": found}
         for quantity in QUANTITIES:

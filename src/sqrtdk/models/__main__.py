@@ -14,20 +14,20 @@ from safetensors.numpy import save
 
 from sqrtdk.models.sources import SOURCES
 from sqrtdk.system import command_line, stdio
-from sqrtdk.system.errors import MistakeError
+from sqrtdk.system.errors import UserError
 
 
 def main() -> None:
-    """Write one model's queries and keys into a new file. Raises MistakeError."""
+    """Write one model's queries and keys into a new file. Raises UserError."""
     name, path = sys.argv[1], Path(sys.argv[2])
     if name not in SOURCES:
         near = difflib.get_close_matches(name, SOURCES, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
-        raise MistakeError(f"model {name!r} is not allowed; allowed: {', '.join(SOURCES)}{hint}")
+        raise UserError(f"model {name!r} is not allowed; allowed: {', '.join(SOURCES)}{hint}")
     if path.suffix != ".safetensors" or os.path.lexists(path):
-        raise MistakeError(f"{path}: allowed: a new file that ends in .safetensors")
+        raise UserError(f"{path}: allowed: a new file that ends in .safetensors")
     if not path.absolute().parent.is_dir():
-        raise MistakeError(f"{path}: allowed: a file in a folder that exists")
+        raise UserError(f"{path}: allowed: a file in a folder that exists")
     tensors = {
         f"layer{layer}.input{place}.{x}": np.ascontiguousarray(array)
         for place, layers in enumerate(SOURCES[name].layers())

@@ -8,7 +8,7 @@ import numpy as np
 
 from sqrtdk.core.attention import Floats
 from sqrtdk.models.decoder import Decoder
-from sqrtdk.system.errors import MistakeError, one_line
+from sqrtdk.system.errors import UserError, one_line
 
 SPACE = "\u2581"
 
@@ -46,25 +46,23 @@ class Vocabulary:
 
 
 def load(path: Path) -> tuple[Decoder, Vocabulary]:
-    """Return the decoder in float32 and the vocabulary of a GGUF file. Raises MistakeError."""
+    """Return the decoder in float32 and the vocabulary of a GGUF file. Raises UserError."""
     try:
         from gguf import GGUFReader
     except ImportError:
-        raise MistakeError(
-            f"{path}: reading GGUF needs one more package: pip install gguf"
-        ) from None
+        raise UserError(f"{path}: reading GGUF needs one more package: pip install gguf") from None
     try:
         reader = GGUFReader(str(path))
     except (OSError, ValueError) as error:
-        raise MistakeError(f"{path} cannot be read as GGUF: {one_line(error)}") from None
+        raise UserError(f"{path} cannot be read as GGUF: {one_line(error)}") from None
 
     def field(name: str) -> Any:
         if name not in reader.fields:
-            raise MistakeError(f"{path} has no {name}; needed: a model of the kind gemma3")
+            raise UserError(f"{path} has no {name}; needed: a model of the kind gemma3")
         return reader.fields[name].contents()
 
     if field("general.architecture") != "gemma3":
-        raise MistakeError(f"{path} is of the kind {field('general.architecture')}; needed: gemma3")
+        raise UserError(f"{path} is of the kind {field('general.architecture')}; needed: gemma3")
     tensors = {tensor.name: tensor for tensor in reader.tensors}
     layers = [
         {

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from sqrtdk.system.errors import MistakeError, one_line
+from sqrtdk.system.errors import UserError, one_line
 
 BETWEEN = ("Add", "Sub", "Mul", "Div", "Identity", "Cast", "Where", "Squeeze", "Unsqueeze", "Tanh")
 """Operators that may be between the product and the softmax."""
@@ -39,25 +39,23 @@ class Tap:
 
 
 class OnnxModel:
-    """A model whose products of queries and keys can be read. Raises MistakeError."""
+    """A model whose products of queries and keys can be read. Raises UserError."""
 
     def __init__(self, path: Path) -> None:
         try:
             import onnx
         except ImportError:
-            raise MistakeError(
+            raise UserError(
                 f"{path}: reading ONNX needs two more packages: pip install onnx onnxruntime"
             ) from None
         self.path = path
         try:
             self._model = onnx.load(str(path))
         except OSError as error:
-            raise MistakeError(one_line(error)) from None
+            raise UserError(one_line(error)) from None
         # protobuf's errors have no common class of their own.
         except Exception as error:
-            raise MistakeError(
-                f"{path} cannot be read as an ONNX model: {one_line(error)}"
-            ) from None
+            raise UserError(f"{path} cannot be read as an ONNX model: {one_line(error)}") from None
         graph = self._model.graph
         self._made_by = {name: node for node in graph.node for name in node.output}
         self._numbers = {
@@ -71,12 +69,12 @@ class OnnxModel:
         self.taps = [tap for node in graph.node if (tap := self._tap(node)) is not None]
         if not self.taps:
             count = sum(node.op_type == "Softmax" for node in graph.node)
-            raise MistakeError(f"{path} has no attention: {count} softmax, none after a product")
+            raise UserError(f"{path} has no attention: {count} softmax, none after a product")
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> tuple[list[np.ndarray], list[Any]]:
         """Run the model; return its outputs, and (queries, keys) of each tap.
 
-        Queries are [..., n_q, d], keys [..., n_k, d]. Raises MistakeError for inputs that it does
+        Queries are [..., n_q, d], keys [..., n_k, d]. Raises UserError for inputs that it does
         not take.
         """
         import onnx
@@ -97,7 +95,7 @@ class OnnxModel:
             )
             found = session.run([*own, *wanted], dict(inputs))
         except Exception as error:
-            raise MistakeError(f"{self.path}: {one_line(error)}") from None
+            raise UserError(f"{self.path}: {one_line(error)}") from None
         named = dict(zip(wanted, found[len(own) :], strict=True))
         pairs = [(named[tap.queries], np.swapaxes(named[tap.keys], -1, -2)) for tap in self.taps]
         return found[: len(own)], pairs

@@ -16,7 +16,7 @@ import numpy as np
 from sqrtdk.core.attention import Floats
 from sqrtdk.models import reactions
 from sqrtdk.models.encoder import Encoder, bert
-from sqrtdk.system.errors import MistakeError
+from sqrtdk.system.errors import UserError
 
 PASSAGES = (
     "The dot product of two vectors is the sum of the products of their entries. If the entries "
@@ -73,19 +73,19 @@ class Source:
 def packaged(module: str, file: str, sha256: str, install: str) -> Path:
     """Return a file of an installed package.
 
-    Raises MistakeError where the package is not installed, with the command that installs it, and
+    Raises UserError where the package is not installed, with the command that installs it, and
     where the file is not the one that was measured.
     """
     found = importlib.util.find_spec(module)
     if found is None or found.origin is None:
-        raise MistakeError(f"{module} is not installed; install it: {install}")
+        raise UserError(f"{module} is not installed; install it: {install}")
     path = Path(found.origin).parent / file
     if not path.is_file():
-        raise MistakeError(f"{path} is missing; install it again: {install}")
+        raise UserError(f"{path} is missing; install it again: {install}")
     with path.open("rb") as opened:
         digest = hashlib.file_digest(opened, "sha256").hexdigest()
     if digest != sha256:
-        raise MistakeError(f"{path} has SHA-256 {digest}; the one that was measured has {sha256}")
+        raise UserError(f"{path} has SHA-256 {digest}; the one that was measured has {sha256}")
     return path
 
 
@@ -96,7 +96,7 @@ MINILM_SHA = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 def minilm() -> tuple[Encoder, list[np.ndarray]]:
     """Return the text encoder all-MiniLM-L6-v2 and the token ids of `PASSAGES`.
 
-    Raises MistakeError where its package or tokenizers is not installed.
+    Raises UserError where its package or tokenizers is not installed.
     """
     from safetensors.numpy import load_file
 
@@ -105,7 +105,7 @@ def minilm() -> tuple[Encoder, list[np.ndarray]]:
         from tokenizers import Tokenizer
     except ImportError:
         remedy = "install it: pip install tokenizers"
-        raise MistakeError(f"tokenizers is not installed; {remedy}") from None
+        raise UserError(f"tokenizers is not installed; {remedy}") from None
     tokenizer = Tokenizer.from_file(str(weights.with_name("tokenizer.json")))
     tokenizer.no_padding()
     tokenizer.no_truncation()
@@ -129,7 +129,7 @@ RECOGNISER_SHA = "6f327246b50388f3c176ae304bd95767ea6dc0c9ae92153ef8cbe210b3c148
 
 
 def recogniser() -> Path:
-    """Return the text recogniser PP-OCRv6 (small), an ONNX model. Raises MistakeError."""
+    """Return the text recogniser PP-OCRv6 (small), an ONNX model. Raises UserError."""
     file = "models/PP-OCRv6_rec_small.onnx"
     return packaged("rapidocr", file, RECOGNISER_SHA, RECOGNISER)
 

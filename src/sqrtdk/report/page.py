@@ -43,7 +43,7 @@ def render(folder: Path) -> str:
 def context(folder: Path) -> dict[str, Any]:
     """Return all variables of the template."""
     yaml_text = (folder / "config.yaml").read_text(encoding="utf-8")
-    settings = yaml_reader.read(folder / "config.yaml")
+    settings = yaml_reader.read_config(folder / "config.yaml")
     listed = settings.get("experiments")
     if not isinstance(listed, list) or "name" not in settings:
         raise errors.ConfigError(f"{folder}/config.yaml is not the resolved configuration of a run")
@@ -70,7 +70,7 @@ def context(folder: Path) -> dict[str, Any]:
         "claims": prose.by_source(ledger),
         "absent": prose.absent(ledger),
         "judged": len(ledger),
-        "between": claim.BETWEEN,
+        "between": claim.SERIES_SEPARATOR,
         "verdicts": {verdict: verdict.replace(" ", "-") for verdict in claim.VERDICTS},
         "questions": prose.questions(read_rows(folder / "questions.csv", question.COLUMNS)),
         "sections": _sections(folder, experiments, {one.stem for one in pictures}),

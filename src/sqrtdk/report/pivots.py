@@ -199,7 +199,7 @@ def from_which(rows: Sequence[Mapping[str, str]], settings: Mapping[str, Any]) -
     onset = {tuple(row[name] for name in varying): row["two_ln_n_k"] for row in rows}
     gradients = [
         (f"grad_{x}", [(pooled, cells(f"grad_{x}_{pooled}")) for pooled in ("rms", "median")])
-        for x in crossings.GRADIENTS
+        for x in crossings.CROSSING_GRADIENTS
     ]
     return Crossings(
         [_label(varying, one) for one in shown],

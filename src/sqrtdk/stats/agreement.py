@@ -7,7 +7,7 @@ import pandas as pd
 from scipy.special import ndtri, stdtr
 
 
-class Gate(NamedTuple):
+class AgreementTest(NamedTuple):
     """Agreement of measured means with exact ones over a whole table, as `normal_scores` of z.
 
     `points` counts distinct means, and `draws` the independent draws behind them. The means of one
@@ -43,7 +43,7 @@ about 170 independent ones, so its root has a standard deviation of about 0.054
 (`docs/statistics.md`).
 """
 
-GATED_SEEDS = 20
+MIN_TESTED_SEEDS = 20
 """Number of seeds from which a mean is tested.
 
 Measured on the default grid (780 means) with 400 seeds in disjoint blocks and correct code. Of 35
@@ -53,14 +53,14 @@ fails (4.37, 1.14), nor of 16 of 25, 8 of 50 and 4 of 100 (4.46, 1.13). Without 
 5 % of correct tables fail.
 """
 
-DRAW = ("d_k", "n_k", "n_q", "inputs")
-"""Axes of a draw. Other sizes have draws of their own; the arms of scaling share one."""
+DRAW_AXES = ("d_k", "n_k", "n_q", "inputs")
+"""Axes of a draw. Other sizes have draws of their own; scale rules share one."""
 
 SAME_Z = 1e-6
 """Below this difference two |z| of one draw are one number: of metrics that are functions of each
 other, such as the entropy and its share of ln n_k or the gradients by logits and by scores, and of
-arms that are the same at d_k = 1. Rounding moves z by less than 1e-9, and two different means of
-one draw are as close once in about 10,000 draws.
+scale rules that are the same at d_k = 1. Rounding moves z by less than 1e-9, and two different
+means of one draw are as close once in about 10,000 draws.
 """
 
 
@@ -75,21 +75,23 @@ def normal_scores(z: np.ndarray, n_seeds: np.ndarray) -> np.ndarray:
     return np.asarray(np.copysign(ndtri(tail), z))
 
 
-def gate(table: pd.DataFrame) -> Gate | None:
+def agreement_test(table: pd.DataFrame) -> AgreementTest | None:
     """Return the agreement test of a summary table, or None without points to test.
 
     A point needs an exact value and enough seeds. A z that repeats another one of the same draw
     counts once. float32 rows are left out: in saturated rows they differ from theory by more than
     sampling does.
     """
-    enough = (table["n_seeds"] >= GATED_SEEDS) & table["z"].notna()
+    enough = (table["n_seeds"] >= MIN_TESTED_SEEDS) & table["z"].notna()
     kept = table[enough & (table["dtype"] == "float64")]
     if kept.empty:
         return None
     z = normal_scores(kept["z"].to_numpy(dtype=float), kept["n_seeds"].to_numpy(dtype=float))
-    draws = [group for _, group in kept.assign(size=np.abs(z)).groupby(list(DRAW))["size"]]
+    draws = [group for _, group in kept.assign(size=np.abs(z)).groupby(list(DRAW_AXES))["size"]]
     size = np.concatenate([_distinct(group.to_numpy()) for group in draws])
-    return Gate(len(size), len(draws), float(np.sqrt(np.mean(size**2))), float(np.max(size)))
+    return AgreementTest(
+        len(size), len(draws), float(np.sqrt(np.mean(size**2))), float(np.max(size))
+    )
 
 
 def _distinct(values: np.ndarray) -> np.ndarray:

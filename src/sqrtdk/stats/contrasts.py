@@ -46,16 +46,16 @@ def contrast(
     axes = [c.name for c in schema if c.axis and c.name not in ("scaling", "seed")]
     metrics = sorted((c for c in schema if not c.axis), key=lambda c: c.name)
     for group, frame in runs.groupby(axes, sort=True):
-        arms = {
+        rules = {
             str(name): found.set_index("seed")
             for name, found in frame.groupby("scaling", sort=True)
         }
-        if under is None or under not in arms:
+        if under is None or under not in rules:
             continue
         at = dict(zip(axes, group, strict=True))
         for metric in metrics:
-            for over in (name for name in arms if name != under):
-                pairs = {"over": arms[over][metric.name], "under": arms[under][metric.name]}
+            for over in (name for name in rules if name != under):
+                pairs = {"over": rules[over][metric.name], "under": rules[under][metric.name]}
                 both = pd.DataFrame(pairs).dropna()
                 if both.empty:
                     continue

@@ -137,7 +137,7 @@ def share_interval(
 
 
 def paired_ratio(over: np.ndarray, under: np.ndarray, *, pool: str = "mean") -> Estimate:
-    """Return the ratio of two arms that share their draws, with a paired 95 % interval.
+    """Return the ratio of two scale rules that share their draws, with a paired 95 % interval.
 
     `over` and `under` are not negative and in the order of the seeds. With `pool="median"` the
     result is the median of the ratios of the seeds. Otherwise it is the ratio of the means, or

@@ -15,8 +15,8 @@ from sqrtdk.core.input_laws import law_of
 from sqrtdk.stats.curves import Curve, ratio
 from sqrtdk.stats.intervals import Estimate, MissingError
 
-Arm = Literal["unscaled", "scaled", "inverse", "inverse_64"]
-"""What a scale rule does, independent of its name; see `_ARMS`."""
+RuleKind = Literal["unscaled", "scaled", "inverse", "inverse_64"]
+"""What a scale rule does, independent of its name; see `_KINDS`."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Series:
     label: str
     axes: Mapping[str, Any]
     unrelated: bool
-    arms: Mapping[str, str | None]
+    rules: Mapping[str, str | None]
     curves: Mapping[tuple[str, str], Curve]
     contrasts: Mapping[tuple[str, str, str], Curve] = field(default_factory=dict)
     """Paired ratios by metric and the names of the rules over and under the line."""
@@ -36,11 +36,11 @@ class Series:
         """Return the number of keys."""
         return int(self.axes["n_k"])
 
-    def curve(self, arm: Arm, metric: str) -> Curve:
+    def curve(self, kind: RuleKind, metric: str) -> Curve:
         """Return one metric of one scale rule against d_k. Raises MissingError."""
-        name = self.arms[arm]
+        name = self.rules[kind]
         if name is None:
-            raise MissingError(f"the run has no scale rule {_ARMS[arm].words}")
+            raise MissingError(f"the run has no scale rule {_KINDS[kind].words}")
         if self.n_k == 1:
             raise MissingError("a single key always has weight 1")
         if (name, metric) not in self.curves:
@@ -54,15 +54,15 @@ class Series:
         both separate intervals and wider than 95 %. Raises MissingError.
         """
         found = ratio(self.curve("unscaled", metric), self.curve("scaled", metric))
-        arms = str(self.arms["unscaled"]), str(self.arms["scaled"])
-        paired = self.contrasts.get((metric, *arms), {})
+        rules = str(self.rules["unscaled"]), str(self.rules["scaled"])
+        paired = self.contrasts.get((metric, *rules), {})
         found = {d_k: paired.get(d_k, point) for d_k, point in found.items()}
         if not found:
             raise MissingError(f"{metric} is zero with scaling")
         return found
 
 
-class _Arm(NamedTuple):
+class _Kind(NamedTuple):
     exponent: float
     name: str
     words: str
@@ -70,11 +70,11 @@ class _Arm(NamedTuple):
 
 
 # A rule is recognized by what it does, because a run may give it any name.
-_ARMS = {
-    "unscaled": _Arm(0.0, "off", "that leaves the scores as they are"),
-    "scaled": _Arm(0.5, "on", "that divides by √d_k"),
-    "inverse": _Arm(1.0, "inverse", "that divides by d_k"),
-    "inverse_64": _Arm(1.0, "inverse_64", "that multiplies by 8/d_k", 8.0),
+_KINDS = {
+    "unscaled": _Kind(0.0, "off", "that leaves the scores as they are"),
+    "scaled": _Kind(0.5, "on", "that divides by √d_k"),
+    "inverse": _Kind(1.0, "inverse", "that divides by d_k"),
+    "inverse_64": _Kind(1.0, "inverse_64", "that multiplies by 8/d_k", 8.0),
 }
 
 
@@ -95,7 +95,7 @@ def series_of(
 
     `contrasts` is its contrasts.csv, the source of the paired intervals of ratios.
     """
-    arms = {arm: _arm(settings["scaling"], wanted) for arm, wanted in _ARMS.items()}
+    rules = {kind: _rule_name(settings["scaling"], wanted) for kind, wanted in _KINDS.items()}
     axes = ["n_k", "n_q", "inputs", "dtype"]
     varying = [axis for axis in axes if axis == "n_k" or len(table[axis].unique()) > 1]
     paired: dict[tuple[Any, ...], dict[tuple[str, str, str], Curve]] = {}
@@ -114,21 +114,21 @@ def series_of(
         unrelated = law is not None and law.unrelated
         named = [axis for axis in axes if axis in varying or (axis == "inputs" and not unrelated)]
         label = ", ".join(f"{axis} = {at[axis]}" for axis in named)
-        result.append(Series(label, at, unrelated, arms, curves, paired.get(tuple(values), {})))
+        result.append(Series(label, at, unrelated, rules, curves, paired.get(tuple(values), {})))
     return result
 
 
-def scaled_arm(rules: Mapping[str, Mapping[str, Any]]) -> str | None:
+def scaled_rule(rules: Mapping[str, Mapping[str, Any]]) -> str | None:
     """Return the name of the scale rule that divides by √d_k, or None without one."""
-    return _arm(rules, _ARMS["scaled"])
+    return _rule_name(rules, _KINDS["scaled"])
 
 
-def unscaled_arm(rules: Mapping[str, Mapping[str, Any]]) -> str | None:
+def unscaled_rule(rules: Mapping[str, Mapping[str, Any]]) -> str | None:
     """Return the name of the scale rule that leaves the scores unchanged, or None without one."""
-    return _arm(rules, _ARMS["unscaled"])
+    return _rule_name(rules, _KINDS["unscaled"])
 
 
-def _arm(rules: Mapping[str, Mapping[str, Any]], wanted: _Arm) -> str | None:
+def _rule_name(rules: Mapping[str, Mapping[str, Any]], wanted: _Kind) -> str | None:
     """Return the name of the scale rule that is the factor multiplier * d_k^-exponent."""
 
     def power(rule: Mapping[str, Any]) -> tuple[float, float] | None:

@@ -53,8 +53,8 @@ def slabs(settings: Mapping[str, Any], within: Sequence[str] = ()) -> Iterator[S
         else:
             choices.append(value if isinstance(value, list) else [value])
     for combination in itertools.product(*choices):
-        arms = {"scaling": settings["scaling"]} if "scaling" in settings else {}
-        yield dict(zip(names, combination, strict=True)) | arms
+        rules = {"scaling": settings["scaling"]} if "scaling" in settings else {}
+        yield dict(zip(names, combination, strict=True)) | rules
 
 
 def plan(

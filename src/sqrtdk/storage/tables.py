@@ -18,7 +18,7 @@ from sqrtdk.system import errors
 Row = dict[str, Any]
 
 
-class TableError(errors.MistakeError):
+class TableError(errors.UserError):
     """A table that cannot be used; the message names the file and the reason."""
 
 

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 
 from sqrtdk.system import stdio
-from sqrtdk.system.errors import MistakeError, exit_with
+from sqrtdk.system.errors import UserError, exit_with
 
 
 def run(main: Callable[[], None], *names: str) -> None:
@@ -23,9 +23,9 @@ def run(main: Callable[[], None], *names: str) -> None:
     try:
         if names and (len(given) < needed or (len(given) > needed and needed == len(names))):
             count = f"{len(given)} {'argument' if len(given) == 1 else 'arguments'}"
-            raise MistakeError(f"{count}, not {' '.join(names)}")
+            raise UserError(f"{count}, not {' '.join(names)}")
         main()
-    except (MistakeError, OSError) as error:
+    except (UserError, OSError) as error:
         exit_with(error)
 
 
@@ -43,7 +43,7 @@ def check_code() -> None:
     if os.path.exists(here) and not os.path.samefile(here, running):
         source = os.path.dirname(os.path.dirname(running))
         exit_with(
-            MistakeError(
+            UserError(
                 f"this environment has the code of {source}, not of this folder; "
                 "set PYTHONPATH=src, or use the environment of this folder"
             )

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from sqrtdk.system import disk, stdio
 
 
-class MistakeError(Exception):
+class UserError(Exception):
     """Invalid user input or file content; the message is a one-line explanation."""
 
 
@@ -26,7 +26,7 @@ def refuse_option(parser: argparse.ArgumentParser, message: str) -> NoReturn:
         if word.startswith("--") and message.startswith("unrecognized")
         for option in difflib.get_close_matches(word, known, n=1)
     ]
-    exit_with(MistakeError(f"{message}{''.join(near[:1])}; see --help"))
+    exit_with(UserError(f"{message}{''.join(near[:1])}; see --help"))
 
 
 def exit_with(error: BaseException) -> NoReturn:
@@ -47,13 +47,13 @@ def one_line(error: BaseException) -> str:
 
 
 def read_json(text: str, what: str) -> dict[str, Any]:
-    """Return the object of a JSON text. Raises MistakeError."""
+    """Return the object of a JSON text. Raises UserError."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise MistakeError(f"{shorten(text)} is not JSON: {one_line(error)}") from None
+        raise UserError(f"{shorten(text)} is not JSON: {one_line(error)}") from None
     if not isinstance(found, dict):
-        raise MistakeError(f"{shorten(text)} is not {what}: not a JSON object")
+        raise UserError(f"{shorten(text)} is not {what}: not a JSON object")
     return found
 
 

@@ -17,7 +17,7 @@ import ml_dtypes  # noqa: F401
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from sqrtdk.system.errors import MistakeError, one_line
+from sqrtdk.system.errors import UserError, one_line
 
 PATTERNS = (
     ("layer{layer}.q", "layer{layer}.k"),
@@ -54,7 +54,7 @@ class Pair:
 class TensorFile:
     """A file of named tensors; read one at a time with `read`.
 
-    Raises MistakeError, with one line that names the file, for what is no such file: a pickle, an
+    Raises UserError, with one line that names the file, for what is no such file: a pickle, an
     unknown ending, an empty or truncated file.
     """
 
@@ -63,25 +63,25 @@ class TensorFile:
         try:
             size = path.stat().st_size
         except OSError as error:
-            raise MistakeError(one_line(error)) from None
+            raise UserError(one_line(error)) from None
         if path.is_dir():
-            raise MistakeError(f"{path} is a folder; allowed: a file, {_endings()}")
+            raise UserError(f"{path} is a folder; allowed: a file, {_endings()}")
         if path.suffix in PICKLES:
-            raise MistakeError(
+            raise UserError(
                 f"{path}: pickles are not read, because they can run code; convert it with "
                 f"{CONVERT.replace('PATH', repr(path.name))}"
             )
         if path.suffix not in READERS:
             near = get_close_matches(path.suffix, READERS, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            raise MistakeError(f"{path}: allowed endings: {_endings()}{hint}")
+            raise UserError(f"{path}: allowed endings: {_endings()}{hint}")
         if size == 0:
-            raise MistakeError(f"{path} is empty")
+            raise UserError(f"{path} is empty")
         with self._refused():
             self.names, self._read = READERS[path.suffix](path)
 
     def read(self, name: str) -> np.ndarray:
-        """Return one tensor, float16 and bfloat16 as they are. Raises MistakeError."""
+        """Return one tensor, float16 and bfloat16 as they are. Raises UserError."""
         with self._refused(f" at {name!r}"):
             return self._read(name)
 
@@ -110,7 +110,7 @@ class _Refused:
             why = one_line(error)
             if "allow_pickle" in why or "pickled" in why:
                 why = "holds Python objects; allowed: arrays of floating-point numbers"
-            raise MistakeError(f"{self._where} cannot be read: {why}") from None
+            raise UserError(f"{self._where} cannot be read: {why}") from None
 
 
 def pairs(file: TensorFile, q: str | None = None, k: str | None = None) -> list[Pair]:
@@ -118,19 +118,17 @@ def pairs(file: TensorFile, q: str | None = None, k: str | None = None) -> list[
 
     Without `q` and `k`, by the first of `PATTERNS` that fits. Otherwise these are patterns of the
     names, such as `model.{layer}.query`; `{layer}` stands for a number or a word.
-    Raises MistakeError where nothing fits, or a tensor has no partner.
+    Raises UserError where nothing fits, or a tensor has no partner.
     """
     if (q is None) != (k is None):
-        raise MistakeError(
-            "q and k: give both patterns or none, such as q='{layer}.q' k='{layer}.k'"
-        )
+        raise UserError("q and k: give both patterns or none, such as q='{layer}.q' k='{layer}.k'")
     wanted = PATTERNS if q is None or k is None else ((q, k),)
     for of_q, of_k in wanted:
         queries, keys = _matching(file.names, of_q), _matching(file.names, of_k)
         for layer in queries.keys() ^ keys.keys():
             given = queries.get(layer) or keys[layer]
             partner = (of_k if layer in queries else of_q).replace("{layer}", layer)
-            raise MistakeError(
+            raise UserError(
                 f"{file.path}: {given!r} has no partner {partner!r}{_near(file, partner)}"
             )
         if queries:
@@ -141,26 +139,24 @@ def pairs(file: TensorFile, q: str | None = None, k: str | None = None) -> list[
     more = f" and {len(file.names) - 6} more" if len(file.names) > 6 else ""
     scores = [name for name in file.names if re.search(r"attn_scores|hook_pattern|weights", name)]
     if scores and q is None:
-        raise MistakeError(
+        raise UserError(
             f"{file.path}: {scores[0]!r} holds scores or weights; needed: the queries and keys"
         )
-    raise MistakeError(f"{file.path} has no tensor {looked}; it has {names}{more}")
+    raise UserError(f"{file.path} has no tensor {looked}; it has {names}{more}")
 
 
 def heads(file: TensorFile, pair: Pair) -> tuple[np.ndarray, np.ndarray]:
     """Return the queries and keys of a layer, [batch, heads, n, d] in float32 or float64.
 
-    Raises MistakeError, with file, tensor and place, for tensors that are not floating point, do
+    Raises UserError, with file, tensor and place, for tensors that are not floating point, do
     not fit each other, or hold NaN or an infinity.
     """
     q, k = (_checked(file, name) for name in (pair.q, pair.k))
     where = f"{file.path}: {pair.q!r} {list(q.shape)} and {pair.k!r} {list(k.shape)}"
     if q.shape[0] != k.shape[0] or q.shape[3] != k.shape[3]:
-        raise MistakeError(
-            f"{where} must agree in batch and head dimension, as [batch, heads, n, d]"
-        )
+        raise UserError(f"{where} must agree in batch and head dimension, as [batch, heads, n, d]")
     if q.shape[1] % k.shape[1]:
-        raise MistakeError(f"{where}: the heads of q must be a multiple of those of k")
+        raise UserError(f"{where}: the heads of q must be a multiple of those of k")
     return q, k
 
 
@@ -168,19 +164,19 @@ def _checked(file: TensorFile, name: str) -> np.ndarray:
     found = file.read(name)
     where = f"{file.path}: {name!r}"
     if found.dtype.name not in FLOATS:
-        raise MistakeError(f"{where} has dtype {found.dtype}; allowed: {', '.join(FLOATS)}")
+        raise UserError(f"{where} has dtype {found.dtype}; allowed: {', '.join(FLOATS)}")
     if found.ndim not in (3, 4):
-        raise MistakeError(
+        raise UserError(
             f"{where} has shape {list(found.shape)}; allowed: [heads, n, d] or [batch, heads, n, d]"
         )
     if 0 in found.shape:
-        raise MistakeError(f"{where} has shape {list(found.shape)}, without a number in it")
+        raise UserError(f"{where} has shape {list(found.shape)}, without a number in it")
     wide = found.astype(np.float64 if found.dtype == np.float64 else np.float32)
     broken = np.argwhere(~np.isfinite(wide))
     if len(broken):
         place = broken[0].tolist()
         count = f"{len(broken)} of its numbers are not finite"
-        raise MistakeError(f"{where} is {wide[tuple(place)]} at {place}; {count}")
+        raise UserError(f"{where} is {wide[tuple(place)]} at {place}; {count}")
     if SEQUENCE_FIRST.search(name):
         wide = np.swapaxes(wide, -3, -2)
     return wide.reshape((1,) * (4 - wide.ndim) + wide.shape)

@@ -19,7 +19,7 @@ from sqrtdk.theory import expectations
 POINTS = 500
 """Maximum number of points of one shard: they are one job argument, limited to 128 KiB."""
 
-BETWEEN = 3
+POINTS_BETWEEN = 3
 """Points of a curve between two neighbouring d_k of the grid."""
 
 
@@ -64,7 +64,7 @@ def curve(sizes: list[int]) -> list[float]:
     """
     found = [float(sizes[0])]
     for low, high in itertools.pairwise(sizes):
-        steps = (np.arange(1, BETWEEN + 1) / (BETWEEN + 1)).tolist()
+        steps = (np.arange(1, POINTS_BETWEEN + 1) / (POINTS_BETWEEN + 1)).tolist()
         found += [low * (high / low) ** step for step in steps] + [float(high)]
     return found
 

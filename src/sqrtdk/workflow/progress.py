@@ -250,7 +250,7 @@ def refuse_option(parser: argparse.ArgumentParser, message: str) -> NoReturn:
     """Exit with one line for an option that Snakemake cannot read."""
     # Snakemake says nothing else about a target that `--quiet` took as its value.
     if "--quiet" in message and (found := arguments.misplaced_word(sys.argv[1:])):
-        errors.exit_with(errors.MistakeError(found))
+        errors.exit_with(errors.UserError(found))
     errors.refuse_option(parser, message)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sqrtdk.storage import atomic, shard_files
 
-MARKERS = Path(".snakemake/incomplete")
+INCOMPLETE = Path(".snakemake/incomplete")
 """Folder of Snakemake's markers of unfinished files, named by the base64 of their paths."""
 
 
@@ -17,7 +17,7 @@ def unmark_finished(shards: Path) -> None:
     Snakemake marks a file until it has seen the job end. A shard's seal is more precise: it is
     written last.
     """
-    for marker in MARKERS.rglob("*"):
+    for marker in INCOMPLETE.rglob("*"):
         path = _marked(marker)
         if path is not None and path.is_relative_to(shards) and shard_files.is_valid_shard(path):
             marker.unlink(missing_ok=True)
@@ -25,7 +25,7 @@ def unmark_finished(shards: Path) -> None:
 
 def _marked(marker: Path) -> Path | None:
     # Snakemake splits long names into folders that begin with @.
-    name = "".join(part.removeprefix("@") for part in marker.relative_to(MARKERS).parts)
+    name = "".join(part.removeprefix("@") for part in marker.relative_to(INCOMPLETE).parts)
     try:
         return Path(base64.b64decode(name, altchars=b"-_", validate=True).decode())
     except (binascii.Error, UnicodeDecodeError):

@@ -389,7 +389,7 @@ def compose(
     Raises ConfigError, also for a repeated key: otherwise the last value would win silently.
     """
     for file in files:
-        yaml_reader.read(file)
+        yaml_reader.read_config(file)
     typed = entries(arguments)
     yaml_reader.check_repeat(key for key, _ in typed)
     given = dict(values)

@@ -9,7 +9,7 @@ from sqrtdk.experiments.encoder_decoder.judging import SETTLED
 from sqrtdk.experiments.encoder_decoder.measure import GAIN, HIDDEN, LEARNT_ACCURACY
 from sqrtdk.figures import draw
 from sqrtdk.figures.draw import Tables
-from sqrtdk.figures.lines import Row, build_lines, plot_level
+from sqrtdk.figures.lines import PanelRow, build_lines, plot_level
 from sqrtdk.figures.panels import Panel
 
 
@@ -27,8 +27,8 @@ def build_hidden(tables: Tables) -> Figure:
     return build_lines(
         table,
         [
-            Row("accuracy", ("accuracy",)),
-            Row("gain of accuracy", (GAIN.name,), 1.1 * top, 1.1 * bottom),
+            PanelRow("accuracy", ("accuracy",)),
+            PanelRow("gain of accuracy", (GAIN.name,), 1.1 * top, 1.1 * bottom),
         ],
         f"Top: accuracy after {steps} training steps; thin line: {LEARNT_ACCURACY}, from which on "
         f"the task counts as learnt; {SAYS_UNASKED} Bottom: what the second half of these steps "

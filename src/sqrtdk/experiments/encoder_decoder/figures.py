@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from sqrtdk.experiments.encoder_decoder.measure import COLUMNS, LENGTH
 from sqrtdk.figures import draw
 from sqrtdk.figures.draw import Tables
-from sqrtdk.figures.lines import Row, build_lines, plot_level
+from sqrtdk.figures.lines import PanelRow, build_lines, plot_level
 from sqrtdk.figures.panels import Panel
 from sqrtdk.figures.style import CYCLE, FIXED, INK, Look
 from sqrtdk.schema import Key
@@ -37,14 +37,17 @@ def by_reader(table: pd.DataFrame) -> pd.DataFrame:
     """Add one line per reader and one for the most frequent value."""
     same = table[table["metric"] == "unasked_accuracy"]
     same = same[same["reader"] == table["reader"].iloc[0]]
-    arms = [table.assign(arm=table["reader"]), same.assign(arm=UNASKED, metric="accuracy")]
-    both: pd.DataFrame = pd.concat(arms, ignore_index=True)
+    variants = [
+        table.assign(variant=table["reader"]),
+        same.assign(variant=UNASKED, metric="accuracy"),
+    ]
+    both: pd.DataFrame = pd.concat(variants, ignore_index=True)
     return both
 
 
 def looks_of(table: pd.DataFrame) -> dict[str, Look]:
     """Return the looks of the lines of a table."""
-    return {name: look for name, look in LOOKS.items() if name in set(table["arm"])}
+    return {name: look for name, look in LOOKS.items() if name in set(table["variant"])}
 
 
 def at_end(table: pd.DataFrame) -> pd.DataFrame:
@@ -82,7 +85,7 @@ def build_ends(table: pd.DataFrame, x: Key, across: str, where: Sequence[str]) -
 
     return build_lines(
         pd.concat([table[~timed], kept]),
-        [Row("accuracy", ("accuracy",)), Row("steps_to_90", ("steps_to_90",), top=top)],
+        [PanelRow("accuracy", ("accuracy",)), PanelRow("steps_to_90", ("steps_to_90",), top=top)],
         f"Top: accuracy after {budget} training steps, {SAYS_UNASKED} Bottom: steps to an accuracy "
         f"of 0.9. Hollow above the dashed line: not every seed got there in {budget} steps.",
         refer,
@@ -104,7 +107,7 @@ def build_curves(tables: Tables) -> Figure:
     table = table[table["hidden"] == table["hidden"].max()]
     return build_lines(
         table,
-        [Row("accuracy", ("accuracy",))],
+        [PanelRow("accuracy", ("accuracy",))],
         f"Accuracy on held-out sequences during training; {SAYS_UNASKED}",
         looks=looks_of(table),
         across="length",

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sqrtdk.core import metrics
-from sqrtdk.core.adam import Adam
+from sqrtdk.core.adam import AdamState
 from sqrtdk.core.attention import Floats
 from sqrtdk.experiments.encoder_decoder import model
 from sqrtdk.experiments.encoder_decoder.model import Ints, Parameters, Sequences
@@ -157,7 +157,7 @@ def train(
     """Train one run a seed with Adam; yield step 0, every `log_every`-th, and the last step."""
     flat, parameters = initial(reader, seeds, length=length, n=n, d_k=d_k)
     gradient, scratch = np.empty_like(flat), np.empty_like(flat)
-    moments = Adam(flat)
+    moments = AdamState(flat)
     shapes = model.shapes(reader, n_keys=length, n_values=N_VALUES, n=n, d_k=d_k)
     into = views(gradient, shapes)
     data = batches(seeds, length=length, batch=batch, held=False)

@@ -9,7 +9,7 @@ from sqrtdk.experiments.encoder_decoder.measure import LEARNT_ACCURACY
 from sqrtdk.experiments.projections.measure import COLUMNS
 from sqrtdk.figures import draw
 from sqrtdk.figures.draw import Tables
-from sqrtdk.figures.lines import Row, build_lines, plot_level
+from sqrtdk.figures.lines import PanelRow, build_lines, plot_level
 from sqrtdk.figures.panels import Panel
 from sqrtdk.figures.style import CYCLE, FIXED, Look
 
@@ -35,7 +35,7 @@ def at_best(table: pd.DataFrame) -> pd.DataFrame:
 def build_accuracy(tables: Tables) -> Figure:
     """Draw accuracy and the weight on the item against the step, a panel for each relation."""
     table = at_best(tables["summary"])
-    table = table.assign(arm=table["projections"])
+    table = table.assign(variant=table["projections"])
 
     def refer(axes: Axes, panel: Panel) -> None:
         if panel.row == "accuracy":
@@ -43,13 +43,13 @@ def build_accuracy(tables: Tables) -> Figure:
 
     return build_lines(
         table,
-        [Row("accuracy", ("accuracy",)), Row("weight on the item", ("asked_weight",))],
+        [PanelRow("accuracy", ("accuracy",)), PanelRow("weight on the item", ("asked_weight",))],
         "Top: share of held-out queries whose output is nearest to their item's answer; dashed: "
         f"{LEARNT_ACCURACY}, from which on the task counts as learnt. Bottom: mean attention "
         "weight on the item that is asked for. Each head at the learning rate with its best "
         "accuracy.",
         refer,
-        looks={name: look for name, look in LOOKS.items() if name in set(table["arm"])},
+        looks={name: look for name, look in LOOKS.items() if name in set(table["variant"])},
         across="relation",
         where=("d_k", "n_k", "batch_size"),
         x=STEP,

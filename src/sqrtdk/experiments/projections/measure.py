@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from sqrtdk import schema
-from sqrtdk.core.adam import Adam
+from sqrtdk.core.adam import AdamState
 from sqrtdk.core.attention import Floats
 from sqrtdk.experiments.cells import Cell, lazy_batch
 from sqrtdk.experiments.projections import model
@@ -114,7 +114,7 @@ def measure(
     tasks = model.stack([of_steps for of_steps, _ in drawn])
     held = model.stack([others for _, others in drawn])
     weights = initial(slab, seeds, projections)
-    moments, scratch = [Adam(w) for w in weights], [np.empty_like(w) for w in weights]
+    moments, scratch = [AdamState(w) for w in weights], [np.empty_like(w) for w in weights]
     logged = {*training.logged(slab["steps"]), slab["steps"] // 2}
     rows = [list[Row]() for _ in seeds]
     earlier: dict[int, Floats] = {}

@@ -6,7 +6,7 @@ from sqrtdk.experiments.encoder_decoder.figures import SAYS_UNASKED, by_reader, 
 from sqrtdk.experiments.reach.measure import COLUMNS, STAGES
 from sqrtdk.figures import draw
 from sqrtdk.figures.draw import Tables
-from sqrtdk.figures.lines import Row, build_lines
+from sqrtdk.figures.lines import PanelRow, build_lines
 
 DISTANCE = next(column for column in COLUMNS if column.name == "distance")
 
@@ -28,10 +28,10 @@ def build_distance(tables: Tables) -> Figure:
         table,
         [
             *(
-                Row(f"log₁₀ norm, {stage}", (f"{NORM} {stage}",), high + room, low - room)
+                PanelRow(f"log₁₀ norm, {stage}", (f"{NORM} {stage}",), high + room, low - room)
                 for stage in STAGES
             ),
-            Row("accuracy", ("accuracy",)),
+            PanelRow("accuracy", ("accuracy",)),
         ],
         "Norm of the derivative of the answer with respect to the state that many pairs before the "
         f"end, in decades, before training ({initial}) and after ({trained}). Bottom: accuracy "

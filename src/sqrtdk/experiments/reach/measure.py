@@ -115,7 +115,7 @@ def measure(
                 before = np.mean(accuracies(reader, moment.parameters, data), axis=-1)
             continue
         stage = STAGES[int(moment.step > 0)]
-        norms, accuracy = reach(reader, moment.parameters, data)
+        norms, accuracy = gradient_reach(reader, moment.parameters, data)
         gain = np.mean(accuracy, axis=-1) - before
         for run, rows in enumerate(found):
             last = norms[run, 0]
@@ -139,7 +139,7 @@ def _log10(norm: float) -> float:
     return float(np.log10(norm)) if norm > 0 else np.nan
 
 
-def reach(reader: str, parameters: Parameters, data: Sequences) -> tuple[Floats, Floats]:
+def gradient_reach(reader: str, parameters: Parameters, data: Sequences) -> tuple[Floats, Floats]:
     """Return Jacobian norm and accuracy by distance from the end, [n_runs, length] each."""
     norms = model.state_jacobian(reader, parameters, data)
     by_position = np.sqrt(np.mean(norms * norms, axis=-1))

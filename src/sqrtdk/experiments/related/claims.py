@@ -27,7 +27,7 @@ from sqrtdk.experiments.related import cosines
 from sqrtdk.stats.curves import Curve, crossing, last, relative_range
 from sqrtdk.stats.decisions import MIN_DECISIVE_D_K, all_known, beyond, need_large, up_to
 from sqrtdk.stats.intervals import Estimate, MissingError
-from sqrtdk.stats.series import Arm, Series, WholeTable, scaled_arm, series_of, unscaled_arm
+from sqrtdk.stats.series import RuleKind, Series, WholeTable, scaled_rule, series_of, unscaled_rule
 from sqrtdk.stats.wording import format_estimate, format_number, format_percent
 
 
@@ -106,7 +106,7 @@ def inverse(series: Series) -> Finding:
         need_large(weight, f"the match has the weight {format_number(end.mean)}")
     over = f"d_k = {min(entropy)} to {max(entropy)}"
     beside = []
-    others: tuple[tuple[Arm, str], ...] = (
+    others: tuple[tuple[RuleKind, str], ...] = (
         ("inverse_64", "8/d_k, equal to 1/√d_k at d_k = 64,"),
         ("scaled", "1/√d_k"),
     )
@@ -138,7 +138,7 @@ def inverse(series: Series) -> Finding:
 def gradings(settings: Mapping[str, Any], table: pd.DataFrame) -> list[Grading]:
     """Return the contents of cosines.csv for each input law with several related keys."""
     rules = settings["scaling"]
-    arms = {"unscaled": unscaled_arm(rules), "scaled": scaled_arm(rules)}
+    arms = {"unscaled": unscaled_rule(rules), "scaled": scaled_rule(rules)}
     axes = ["n_k", "n_q", "inputs", "dtype"]
     varying = [x for x in axes if x in ("n_k", "inputs") or len(table[x].unique()) > 1]
     result = []

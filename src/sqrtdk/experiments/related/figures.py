@@ -12,7 +12,7 @@ from sqrtdk.experiments.related import cosines
 from sqrtdk.figures import draw, style
 from sqrtdk.figures.draw import Tables
 from sqrtdk.figures.lines import (
-    Row,
+    PanelRow,
     build_lines,
     by_scaling,
     keys_of,
@@ -23,7 +23,7 @@ from sqrtdk.figures.lines import (
 from sqrtdk.figures.panels import log_axis, log_limits, panels
 from sqrtdk.stats.intervals import evenly_spaced
 
-WHERE = ("n_k", "n_q", "dtype")
+PANEL_AXES = ("n_k", "n_q", "dtype")
 
 DECADES = 5
 """Decades of the gradients' axes; related vectors without a scale fall below all of them."""
@@ -34,12 +34,16 @@ def build_entropy(tables: Tables) -> Figure:
     table = by_scaling(tables["summary"])
     return build_lines(
         table,
-        [Row("entropy (nats)", ("entropy_nats",), top=1.14 * math.log(table["n_k"].max()) or 1.0)],
+        [
+            PanelRow(
+                "entropy (nats)", ("entropy_nats",), top=1.14 * math.log(table["n_k"].max()) or 1.0
+            )
+        ],
         "A line for each scale rule. Dashed: ln n_k, the entropy of equal weights.",
         plot_ceiling,
         exact=tables["exact"],
         across="inputs",
-        where=WHERE,
+        where=PANEL_AXES,
     )
 
 
@@ -47,13 +51,16 @@ def build_gradients(tables: Tables) -> Figure:
     """Draw the root mean square and median of the query gradients, a panel for each input law."""
     return build_lines(
         by_scaling(tables["summary"]),
-        [Row(name, (name,), base=10, powers=DECADES) for name in ("grad_q_rms", "grad_q_median")],
+        [
+            PanelRow(name, (name,), base=10, powers=DECADES)
+            for name in ("grad_q_rms", "grad_q_median")
+        ],
         "A line for each scale rule. Norms of the rows of the gradient with respect to q, over "
         "√d_v: root mean square, and below it the median, the typical row (dashed, hollow). ▼: "
         "the line leaves the axis there; ↓ is its value at the largest d_k.",
         exact=tables["exact"],
         across="inputs",
-        where=WHERE,
+        where=PANEL_AXES,
         mean="mean (of rms the quadratic mean)",
     )
 
@@ -70,7 +77,7 @@ def build_cosines(tables: Tables) -> Figure:
     if table.empty:
         return style.nothing("no input law of the run has keys of known cosine.")
     looks = style.looks(table["scaling"])
-    where = ("inputs", *WHERE)
+    where = ("inputs", *PANEL_AXES)
     figure, made = panels(
         by_scaling(table),
         {label: (metric,) for metric, label in WEIGHTS.items()},

@@ -241,9 +241,9 @@ def gradients_rms(series: Series) -> Finding:
 
 def agreement(whole: WholeTable) -> Finding:
     """Judge whether deviations from the exact expectations are sampling noise only."""
-    gate = stats_agreement.gate(whole.table)
+    gate = stats_agreement.agreement_test(whole.table)
     if gate is None:
-        raise MissingError(f"no exact value with at least {stats_agreement.GATED_SEEDS} seeds")
+        raise MissingError(f"no exact value with at least {stats_agreement.MIN_TESTED_SEEDS} seeds")
     verb = "agree" if gate.passed else "do not agree"
     name, value, margin = min(
         ("root mean square of z", gate.rms_z, gate.rms_margin),
@@ -358,7 +358,7 @@ CLAIMS = (
         f"{stats_agreement.RMS_Z[1]} and the largest |z| below {stats_agreement.MAX_ABS_Z}; false "
         f"otherwise. z is "
         "the deviation in standard errors, brought from Student's t to the normal scale. Every "
-        f"float64 mean with an exact value and at least {stats_agreement.GATED_SEEDS} seeds "
+        f"float64 mean with an exact value and at least {stats_agreement.MIN_TESTED_SEEDS} seeds "
         "counts, once where metrics or arms of one draw have the same |z|. The rule cannot see "
         "errors far below the standard error of every mean, nor errors in what has no exact "
         "value: medians, quantiles, shares, other input laws, and rules that look at q and k.",

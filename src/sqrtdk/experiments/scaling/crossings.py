@@ -38,7 +38,7 @@ LEVELS = {
 }
 """The quantities that are about the unscaled rule alone."""
 
-GRADIENTS: tuple[Literal["logits", "scores", "q", "k", "v"], ...] = (
+CROSSING_GRADIENTS: tuple[Literal["logits", "scores", "q", "k", "v"], ...] = (
     "logits",
     "scores",
     "q",
@@ -98,7 +98,7 @@ def rows(
 
     `paired` is contrasts.csv; without it the intervals of ratios ignore the shared draws.
     """
-    quantities = [f"grad_{x}_{pooled}" for x in GRADIENTS for pooled in ("rms", "median")]
+    quantities = [f"grad_{x}_{pooled}" for x in CROSSING_GRADIENTS for pooled in ("rms", "median")]
     for series in series_of(settings, table, paired):
         covered = is_covered(settings["inputs"][series.axes["inputs"]])
         for quantity in (*LEVELS, *quantities):
@@ -145,5 +145,5 @@ def _exact(quantity: str, n_k: int) -> float:
         return thresholds.half_entropy_d_k(n_k)
     if quantity == ONE_HOT:
         return thresholds.one_hot_d_k(n_k, LEVELS[ONE_HOT].level)
-    exact = {f"grad_{x}_rms": x for x in GRADIENTS}
+    exact = {f"grad_{x}_rms": x for x in CROSSING_GRADIENTS}
     return thresholds.gradient_crossing_d_k(n_k, exact[quantity]) if quantity in exact else math.nan

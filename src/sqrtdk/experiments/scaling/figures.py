@@ -13,7 +13,14 @@ from sqrtdk.experiments.scaling.plot_tails import build_tails
 from sqrtdk.experiments.scaling.plot_weights import build_weights
 from sqrtdk.figures import draw, style
 from sqrtdk.figures.draw import Tables
-from sqrtdk.figures.lines import Row, build_lines, by_scaling, lines_of, plot_ceiling, plot_level
+from sqrtdk.figures.lines import (
+    PanelRow,
+    build_lines,
+    by_scaling,
+    lines_of,
+    plot_ceiling,
+    plot_level,
+)
 from sqrtdk.figures.panels import Panel
 from sqrtdk.figures.style import INK
 
@@ -28,7 +35,7 @@ def build_entropy(tables: Tables) -> Figure:
     ceiling = math.log(table["n_k"].max())
     return build_lines(
         table,
-        [Row("entropy (nats)", ("entropy_nats",), top=1.14 * ceiling or 1.0)],
+        [PanelRow("entropy (nats)", ("entropy_nats",), top=1.14 * ceiling or 1.0)],
         "Dashed: ln n_k, the entropy of equal weights.",
         plot_ceiling,
         exact=tables["exact"],
@@ -39,7 +46,7 @@ def build_max_weight(tables: Tables) -> Figure:
     """Draw the largest weight with its floor 1/n_k."""
     return build_lines(
         by_scaling(tables["summary"]),
-        [Row("max_weight", ("max_weight",))],
+        [PanelRow("max_weight", ("max_weight",))],
         "Dashed: 1/n_k, every key weighted alike.",
         lambda axes, panel: plot_level(axes, 1 / panel.of("n_k")),
         exact=tables["exact"],
@@ -49,7 +56,9 @@ def build_max_weight(tables: Tables) -> Figure:
 def build_gradients(tables: Tables, arrays: Sequence[str]) -> Figure:
     """Draw root mean square and median of the gradients' row norms, a row for each array."""
     rows = [
-        Row(f"grad_{x} (row norm)", (f"grad_{x}_rms", f"grad_{x}_median"), base=10, powers=DECADES)
+        PanelRow(
+            f"grad_{x} (row norm)", (f"grad_{x}_rms", f"grad_{x}_median"), base=10, powers=DECADES
+        )
         for x in arrays
     ]
     return build_lines(
@@ -68,8 +77,8 @@ def build_dead_entries(tables: Tables) -> Figure:
     return build_lines(
         by_scaling(tables["summary"]),
         [
-            Row("grad_logits_dead_entries\n(share)", ("grad_logits_dead_entries",)),
-            Row("grad_logits_top1_share\n(share)", ("grad_logits_top1_share",)),
+            PanelRow("grad_logits_dead_entries\n(share)", ("grad_logits_dead_entries",)),
+            PanelRow("grad_logits_top1_share\n(share)", ("grad_logits_top1_share",)),
         ],
         "Above: share of single positions whose gradient is below 1e-3/n_k in magnitude. Below: "
         "share of the squared gradient held by the largest 1 % of queries, rounded up.",
@@ -84,7 +93,7 @@ def build_logit_std(tables: Tables) -> Figure:
     dashed = "Dashed: √d_k (off) and 1 (on), the law for unrelated q and k of unit variance."
     return build_lines(
         table,
-        [Row("logit_std", ("logit_std",), base=2)],
+        [PanelRow("logit_std", ("logit_std",), base=2)],
         dashed if (without["metric"] == "logit_std").any() else "",
         plot_laws,
         exact=tables["exact"],
@@ -94,10 +103,10 @@ def build_logit_std(tables: Tables) -> Figure:
 
 def plot_laws(axes: Axes, panel: Panel) -> None:
     """Draw √d_k and 1 with their names, dashed unless they are drawn as exact curves."""
-    for arm, rows in lines_of(panel.table, "logit_std").items():
-        if arm not in ("off", "on"):
+    for variant, rows in lines_of(panel.table, "logit_std").items():
+        if variant not in ("off", "on"):
             continue
-        law, name = (0.5, "√d_k") if arm == "off" else (0.0, "1")
+        law, name = (0.5, "√d_k") if variant == "off" else (0.0, "1")
         ends = [float(rows["d_k"].min()), float(rows["d_k"].max())]
         if rows["exact"].isna().any():
             axes.plot(

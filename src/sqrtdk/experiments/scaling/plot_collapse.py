@@ -25,7 +25,7 @@ from sqrtdk.figures.panels import (
     log_limits,
     sheet,
 )
-from sqrtdk.figures.style import INK, WHERE, Look
+from sqrtdk.figures.style import GROUP_AXES, INK, Look
 from sqrtdk.theory import asymptotics
 from sqrtdk.theory.fixed_sigma import expected_max
 
@@ -37,7 +37,7 @@ METRICS = ("entropy_normalized", "jacobian_norm", "grad_logits_dead_entries")
 SQUARES = "sum_sq_weights"
 """The metric whose curve is the same for all n_k if its axis is in units of m_n."""
 
-KEY_COLUMNS = ["d_k", "n_k", *WHERE, "scaling"]
+KEY_COLUMNS = ["d_k", "n_k", *GROUP_AXES, "scaling"]
 
 
 def against_spread(table: pd.DataFrame, metric: str) -> pd.DataFrame:
@@ -69,8 +69,8 @@ def build_collapse(tables: Tables) -> Figure:
     arms, sizes = style.looks(shown["scaling"]), style.look_of_sizes(shown["n_k"])
     names = [f"n_k = {n_k}" for n_k in sizes]
     at_ends = fits_at_ends(names)
-    blocks = [block for _, block in shown.groupby(list(WHERE))]
-    varying = [name for name in WHERE if len(set(shown[name])) > 1]
+    blocks = [block for _, block in shown.groupby(list(GROUP_AXES))]
+    varying = [name for name in GROUP_AXES if len(set(shown[name])) > 1]
     figure, grid = sheet(
         2 * len(blocks), 2, margin=max(map(len, names)) if at_ends else 0,
         headings=(2 + len(varying)) * len(blocks),

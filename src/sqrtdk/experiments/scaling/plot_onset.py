@@ -16,7 +16,7 @@ from sqrtdk.figures import style
 from sqrtdk.figures.draw import Tables
 from sqrtdk.figures.lines import PAIR
 from sqrtdk.figures.panels import heading, log_axis, log_limits, sheet, size_axis
-from sqrtdk.figures.style import INK, WHERE, Look
+from sqrtdk.figures.style import GROUP_AXES, INK, Look
 
 HALF = "half_entropy"
 
@@ -74,8 +74,8 @@ def build_onset(tables: Tables) -> Figure:
         return style.nothing(
             "a crossing takes scaling off (and on, for gradients) and more than one key."
         )
-    blocks = [block for _, block in table.groupby(list(WHERE))]
-    varying = [name for name in WHERE if len(set(table[name])) > 1]
+    blocks = [block for _, block in table.groupby(list(GROUP_AXES))]
+    varying = [name for name in GROUP_AXES if len(set(table[name])) > 1]
     looks = style.look_of_sizes(table["n_k"])
     span = span_of(table[table["kind"] != HALF], int(measured["d_k"].max()))
     # Rows that are high enough for one ring per n_k.
@@ -221,7 +221,7 @@ def _set_places(axes: Axes, span: Span, *, always: bool) -> None:
     ends = (span.always if always else span.low, span.never)
     ticks: dict[float, str] = {}
     for tick in axes.get_xticks():
-        label = style.number(tick)
+        label = style.format_label(tick)
         # As far apart as their labels need: about 40 characters fit below a panel.
         room = math.log(ends[1] / ends[0]) * (len(label) + 1) / 40
         if low <= tick <= high and (not ticks or math.log(tick / max(ticks)) >= room):

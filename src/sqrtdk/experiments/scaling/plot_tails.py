@@ -14,7 +14,7 @@ from sqrtdk.figures import style
 from sqrtdk.figures.draw import Tables
 from sqrtdk.figures.lines import plot_level
 from sqrtdk.figures.panels import MAX_PANELS, log_axis, log_limits, sheet
-from sqrtdk.figures.style import INK, WHERE
+from sqrtdk.figures.style import GROUP_AXES, INK
 
 GRADIENT = "q"
 """The gradient shown; the table also has that of the logits."""
@@ -64,7 +64,7 @@ def build_tails(tables: Tables) -> Figure:
         f"{seeds} seed{'s' if seeds > 1 else ''} pooled; no interval. Dashed above: half of the "
         "rows, so a line crosses it at the norm of its typical row; a line that leaves on the "
         "left goes on to smaller norms. Dashed below: every row alike. "
-        f"{style.says_where(table, ('n_k', *WHERE))}",
+        f"{style.says_where(table, ('n_k', *GROUP_AXES))}",
     )
     return figure
 

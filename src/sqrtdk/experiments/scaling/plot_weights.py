@@ -33,7 +33,7 @@ def build_weights(tables: Tables) -> Figure:
     """Draw one weight matrix for each scale rule (row) and d_k (column), on one colour scale."""
     table = tables["weights"]
     looks = style.looks(table["scaling"])
-    fixed = ["n_k", *style.WHERE, "seed"]
+    fixed = ["n_k", *style.GROUP_AXES, "seed"]
     lines = [
         rows[rows["scaling"] == arm]
         for _, rows in table.groupby(fixed)
@@ -61,7 +61,7 @@ def build_weights(tables: Tables) -> Figure:
             axes.set_ylabel(f"scaling = {rows['scaling'].iloc[0]}\nquery")
     bar = figure.colorbar(
         next(iter(images.values())), ax=list(images), ticks=[0, 0.01, 0.05, 0.1, 0.25, 0.5, 1],
-        format=lambda weight, _: style.number(weight), aspect=24, pad=0.015,
+        format=lambda weight, _: style.format_label(weight), aspect=24, pad=0.015,
         shrink=min(1.0, 3 / len(lines)), anchor=(0.0, 1.0),
         label="weight\n(colour by its square root)",
     )  # fmt: skip
@@ -80,4 +80,4 @@ def _matrix_print(table: pd.DataFrame) -> Iterator[str]:
     if int(table["key"].max()) + 1 == int(table["n_k"].max()):
         yield "Each row sums to 1."
     yield "One draw of random vectors, no trained model."
-    yield style.says_where(table, ("n_k", *style.WHERE, "seed"))
+    yield style.says_where(table, ("n_k", *style.GROUP_AXES, "seed"))

@@ -18,13 +18,13 @@ from sqrtdk.schema import Column
 from sqrtdk.stats import intervals
 from sqrtdk.storage import tables
 
-SEEDS = 20
+MAX_SEEDS = 20
 """Maximum seeds pooled: with 64 queries each, the tail reaches one row in a thousand."""
 
 SIZES = 4
 """Maximum values of d_k, spread over the grid."""
 
-GRADIENTS = ("logits", "q")
+TAIL_GRADIENTS = ("logits", "q")
 
 COLUMNS = (
     *(
@@ -67,7 +67,7 @@ def tail(norms: np.ndarray) -> Iterator[dict[str, float]]:
 def rows(settings: Mapping[str, Any]) -> Iterator[tables.Row]:
     """Yield the distribution of the gradients of logits and q, at the middle n_k."""
     n_k = settings["n_k"][len(settings["n_k"]) // 2]
-    n_q, dtype, seeds = settings["n_q"][0], settings["dtype"][0], settings["seed"][:SEEDS]
+    n_q, dtype, seeds = settings["n_q"][0], settings["dtype"][0], settings["seed"][:MAX_SEEDS]
     inputs, law = next(iter(settings["inputs"].items()))
     unit = settings["d_v"] ** -0.5
     core = Kernel()
@@ -81,9 +81,9 @@ def rows(settings: Mapping[str, Any]) -> Iterator[tables.Row]:
             arrays = draw(law, **sizes, d_v=settings["d_v"], seed=seed, dtype=dtype)
             q, k, v, g = (array[np.newaxis] for array in arrays)
             for scaling, found in zip(rules, core.measure(q, k, v, g, rules.values()), strict=True):
-                for x in GRADIENTS:
+                for x in TAIL_GRADIENTS:
                     norms.setdefault((scaling, x), []).append(found.norms[x][0])
-        for scaling, x in itertools.product(sorted(settings["scaling"]), GRADIENTS):
+        for scaling, x in itertools.product(sorted(settings["scaling"]), TAIL_GRADIENTS):
             axes = sizes | {"inputs": inputs, "dtype": dtype, "scaling": scaling, "gradient": x}
             pooled = np.concatenate(norms[scaling, x]).astype(np.float64) * unit
             for point in tail(pooled):

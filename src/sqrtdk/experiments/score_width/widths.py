@@ -92,7 +92,7 @@ def rows_of(
 ) -> Iterator[tables.Row]:
     """Yield the rows of the runs of each reader and d_k, at one length and state size."""
     budget, grid = int(settings["steps"]), settings["learning_rate"]
-    arms = {at: rates.arm_of(one, grid) for at, one in found.items()}
+    arms = {at: rates.result_of(one, grid) for at, one in found.items()}
     smallest = min(d_k for _, d_k in arms)
     for (reader, d_k), arm in arms.items():
         steps = arm.steps.to_numpy(dtype=float)
@@ -117,7 +117,9 @@ def rows_of(
         }
 
 
-def _ratio(name: str, arm: rates.Arm, other: rates.Arm | None, budget: int) -> tables.Row:
+def _ratio(
+    name: str, arm: rates.RuleResult, other: rates.RuleResult | None, budget: int
+) -> tables.Row:
     if other is None:
         return {}
     found = rates.compare(arm.steps, other.steps, budget)

@@ -13,7 +13,7 @@ from sqrtdk.experiments.training import rates
 from sqrtdk.stats.curves import is_beyond
 from sqrtdk.stats.decisions import MIN_DECISIVE_D_K
 from sqrtdk.stats.intervals import Estimate, MissingError
-from sqrtdk.stats.series import WholeTable, scaled_arm, unscaled_arm
+from sqrtdk.stats.series import WholeTable, scaled_rule, unscaled_rule
 from sqrtdk.stats.wording import format_estimate, format_number
 
 MIN_NOTABLE_RATIO = 5
@@ -113,7 +113,7 @@ def comparisons(settings: Mapping[str, Any], table: pd.DataFrame) -> list[Compar
     is missing, there is a single comparison without ratios.
     """
     rules = settings["scaling"]
-    unscaled, scaled = unscaled_arm(rules), scaled_arm(rules)
+    unscaled, scaled = unscaled_rule(rules), scaled_rule(rules)
     if unscaled is None or scaled is None:
         return [Comparison("", {}, frozenset())]
     table = table[table["scaling"].isin([unscaled, scaled])]
@@ -175,7 +175,7 @@ def scaling_helps(one: Comparison) -> Finding:
         raise MissingError(NO_ARMS)
     d_k, end = next(reversed(one.ratio.items()))
     if d_k == 1:
-        raise MissingError("at d_k = 1 both arms are the same, and there is no larger d_k")
+        raise MissingError("at d_k = 1 both scale rules are the same, and there is no larger d_k")
     if d_k in one.edges:
         raise MissingError(f"a best learning rate is at the edge of the grid at d_k = {d_k}")
     if end.least == math.inf or (end.least, end.most) == (0.0, math.inf):
@@ -227,7 +227,7 @@ def stability(one: Comparison) -> Finding:
     d_k = max(one.windows)
     at = one.windows[d_k]
     if d_k == 1:
-        raise MissingError("at d_k = 1 both arms are the same, and there is no larger d_k")
+        raise MissingError("at d_k = 1 both scale rules are the same, and there is no larger d_k")
     holds = is_beyond(at.gap, WIDER, above=True)
     # The width of the narrower window must be known; if neither is narrower, one of both.
     narrower = {True: [at.unscaled_open], False: [at.scaled_open]}
@@ -300,9 +300,9 @@ CLAIMS = (
         "training",
         "Scaling helps training.",
         "The ratio is the median over seeds of the steps to 90 % held-out accuracy without scaling "
-        "over those with 1/√d_k. Half of the seeds choose the best learning rate of each arm, the "
-        "other half are reported at it, and the other way round. A run that does not get there "
-        "bounds the ratio of its seed by the steps trained; of the interval the outer bounds "
+        "over those with 1/√d_k. Half of the seeds choose the best learning rate of each scale "
+        "rule, the other half are reported at it, and the other way round. A run that does not get "
+        "there bounds the ratio of its seed by the steps trained; of the interval the outer bounds "
         "count. At the grid's largest d_k: true where both are above 1; where both are below 1, or "
         f"both are 1, false if that d_k is {MIN_DECISIVE_D_K} or more, else not measured; "
         "undecided elsewhere. Not measured where that d_k is 1, a chosen rate there is at the edge "

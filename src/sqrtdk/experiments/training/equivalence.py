@@ -17,12 +17,12 @@ from sqrtdk.core import scale_rules
 from sqrtdk.core.attention import Floats
 from sqrtdk.experiments.training import lookup, rates
 from sqrtdk.experiments.training import measure as training
-from sqrtdk.experiments.training.lookup import Adam, Optimizer, Point, Sgd
+from sqrtdk.experiments.training.lookup import AdamOptimizer, LogPoint, Optimizer, SgdOptimizer
 from sqrtdk.schema import Column
-from sqrtdk.stats.series import scaled_arm
+from sqrtdk.stats.series import scaled_rule
 from sqrtdk.storage import planning, tables
 
-SEEDS = 12
+MAX_SEEDS = 12
 """Maximum number of seeds: a few are enough, because two runs are either the same or not."""
 
 COLUMNS = (
@@ -32,9 +32,12 @@ COLUMNS = (
         "Learning rate of the run that divides by √d_k: the rate at which rates.csv reports the "
         "seed, which the other half of the seeds chose.",
     ),
-    Column("twin_rate", "Rate of the unscaled twin: over √d_k with sgd, over d_k^(1/4) with adam."),
+    Column(
+        "twin_rate",
+        "Rate of the equivalent unscaled run: over √d_k with sgd, over d_k^(1/4) with adam.",
+    ),
     Column("steps_to_90", "Steps to 90 % of the scaled run; inf if not reached.", "steps"),
-    Column("twin_steps_to_90", "Steps to 90 % of the twin; inf if not reached.", "steps"),
+    Column("twin_steps_to_90", "Steps to 90 % of the equivalent run; inf if not reached.", "steps"),
     Column(
         "difference",
         "Largest difference of their held-out losses over the logged steps, relative to the loss.",
@@ -47,24 +50,26 @@ def twin_rate(rate: float, *, factor: float, optimizer: str) -> float:
     return rate * (factor if optimizer == "sgd" else factor**0.5)
 
 
-def twin(
+def equivalent_optimizer(
     w_q: Floats, w_k: Floats, *, rate: float, factor: float, optimizer: str, epsilon: float = 1e-8
 ) -> Optimizer:
     """Build the unscaled optimizer that takes the same steps as the scaled one."""
     root = factor**0.5
     other = np.full((1, 1, 1), twin_rate(rate, factor=factor, optimizer=optimizer))
     if optimizer == "adam":
-        return Adam(root * w_q, root * w_k, rate=other, epsilon=epsilon / root)
-    return Sgd(root * w_q, root * w_k, rate=other)
+        return AdamOptimizer(root * w_q, root * w_k, rate=other, epsilon=epsilon / root)
+    return SgdOptimizer(root * w_q, root * w_k, rate=other)
 
 
-def train_twin(slab: dict[str, Any], seed: int, *, rate: float, factor: float) -> list[Point]:
+def train_equivalent(
+    slab: dict[str, Any], seed: int, *, rate: float, factor: float
+) -> list[LogPoint]:
     """Return the logged points of the unscaled run that is equivalent to a run of `training`."""
     batches, held_out = training.draw(slab, seed)
     w_q, w_k = training.projections(slab, seed)
     with np.errstate(over="ignore", invalid="ignore"):
         return lookup.train(
-            twin(w_q, w_k, rate=rate, factor=factor, optimizer=slab["optimizer"]),
+            equivalent_optimizer(w_q, w_k, rate=rate, factor=factor, optimizer=slab["optimizer"]),
             batches,
             held_out,
             scale=np.ones((1, 1, 1)),
@@ -86,26 +91,26 @@ def pairs(
 
     `runs` is runs.csv and `table` is rates.csv.
     """
-    arm = scaled_arm(settings["scaling"])
-    if arm is None:
+    rule = scaled_rule(settings["scaling"])
+    if rule is None:
         return
     task = [key.name for key in rates.TASK]
-    best = table[(table["best"] == 1) & (table["scaling"] == arm)]
+    best = table[(table["best"] == 1) & (table["scaling"] == rule)]
     rates_of = {
         tuple(row[x] for x in task): (row["rate_first"], row["rate_second"])
         for row in best.to_dict("records")
     }
-    runs = runs[runs["scaling"] == arm].sort_values("step")
+    runs = runs[runs["scaling"] == rule].sort_values("step")
     by_cell = dict(list(runs.groupby([*task, "learning_rate", "seed"])))
     for slab in planning.slabs(dict(settings), training.BATCHED_AXES):
         at = tuple(slab[name] for name in task)
-        factor = scale_rules.factor(settings["scaling"][arm], d_k=slab["d_k"], n_k=slab["n_k"])
+        factor = scale_rules.factor(settings["scaling"][rule], d_k=slab["d_k"], n_k=slab["n_k"])
         if factor is None:
-            raise ValueError(f"{arm} is not one factor of d_k and n_k")
-        for place, seed in enumerate(sorted(settings["seed"])[:SEEDS]):
+            raise ValueError(f"{rule} is not one factor of d_k and n_k")
+        for place, seed in enumerate(sorted(settings["seed"])[:MAX_SEEDS]):
             rate = float(rates_of[at][place % 2])
             scaled = by_cell[(*at, rate, seed)]
-            points = train_twin(slab, seed, rate=rate, factor=factor)
+            points = train_equivalent(slab, seed, rate=rate, factor=factor)
             own = scaled["held_out_loss"].to_numpy(dtype=float)
             other = np.array([float(point.loss[0]) for point in points])
             ends = scaled["steps_to_90"].iloc[-1], points[-1].steps_to_level[0]

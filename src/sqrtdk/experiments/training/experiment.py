@@ -19,7 +19,7 @@ EXPERIMENT = Experiment(
         Table(
             "rates",
             "rates",
-            "How fast each arm learns: one row per learning rate.",
+            "How fast each scale rule learns: one row per learning rate.",
             needs=("runs",),
             judges=True,
         ),

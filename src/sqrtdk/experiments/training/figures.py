@@ -16,7 +16,7 @@ from sqrtdk.experiments.training import rates
 from sqrtdk.experiments.training.measure import LEARNT_ACCURACY, LOSS, OPTIMIZER
 from sqrtdk.figures import draw, style
 from sqrtdk.figures.draw import Tables
-from sqrtdk.figures.lines import Row, build_lines, by_scaling, plot_level
+from sqrtdk.figures.lines import PanelRow, build_lines, by_scaling, plot_level
 from sqrtdk.figures.panels import log_axis, log_limits, sheet, size_axis
 from sqrtdk.figures.style import INK, RULE, Look
 from sqrtdk.stats import intervals
@@ -30,7 +30,7 @@ FIRST_STEP = 8.0
 TWIN = Look(style.FIXED["off"], "o", dashed=True)
 """Uses the colour of the unscaled rule, because it has no scaling either."""
 
-WHERE = ("n_k", "batch_size", "loss", "optimizer")
+PANEL_AXES = ("n_k", "batch_size", "loss", "optimizer")
 
 
 def chosen(table: pd.DataFrame, **wanted: str) -> pd.DataFrame:
@@ -96,19 +96,19 @@ def build_curves(tables: Tables) -> Figure:
     style.legend(figure, _arms(looks))
     style.note(
         figure,
-        "Each arm at its best learning rate. Means over held-out queries. Dashed: "
+        "Each scale rule at its best learning rate. Means over held-out queries. Dashed: "
         f"{100 * LEARNT_ACCURACY:.0f} % accuracy, and ln n_k, the entropy of equal weights. "
         f"{style.says_seeds(table)} Steps are linear up to {FIRST_STEP:.0f} and logarithmic after "
-        f"it; points are where it was measured. {style.says_where(table, WHERE)}",
+        f"it; points are where it was measured. {style.says_where(table, PANEL_AXES)}",
     )
     return figure
 
 
 def plot_curves(table: pd.DataFrame, axes: Axes, looks: dict[str, Look]) -> None:
     """Draw one metric against the step, a line for each scale rule, with its band."""
-    for arm, look in looks.items():
-        rows = table[table["scaling"] == arm].sort_values("step")
-        axes.plot(rows["step"], rows["mean"], color=look.color, marker=look.marker, label=arm)
+    for variant, look in looks.items():
+        rows = table[table["scaling"] == variant].sort_values("step")
+        axes.plot(rows["step"], rows["mean"], color=look.color, marker=look.marker, label=variant)
         known = rows.dropna(subset=["ci_low", "ci_high"])
         axes.fill_between(
             known["step"], known["ci_low"], known["ci_high"], color=look.color, alpha=0.3,
@@ -154,9 +154,9 @@ def build_steps(tables: Tables) -> Figure:
                 xycoords=("axes fraction", "data"), textcoords="offset points",
                 fontsize=style.SMALL,
             )  # fmt: skip
-            for place, (arm, look) in enumerate(looks.items()):
+            for place, (variant, look) in enumerate(looks.items()):
                 plot_steps(
-                    _of(table, scaling=arm, optimizer=optimizer, loss=loss), axes, look,
+                    _of(table, scaling=variant, optimizer=optimizer, loss=loss), axes, look,
                     shift=1.0 + 0.06 * (place - (len(looks) - 1) / 2),
                 )  # fmt: skip
             plot_twins(_of(same, optimizer=optimizer, loss=loss), axes)
@@ -226,12 +226,12 @@ def _steps_print(table: pd.DataFrame, *, rings: bool) -> Iterable[str]:
         )
     edges = table[table["edge"] != ""]
     if len(edges):
-        arms = sorted(set(edges["scaling"]))
+        variants = sorted(set(edges["scaling"]))
         yield (
-            f"At {len(edges)} of {len(table)} points ({', '.join(arms)}) a chosen rate is at the "
-            "edge of the grid, so that a better one may lie beyond."
+            f"At {len(edges)} of {len(table)} points ({', '.join(variants)}) a chosen rate is at "
+            "the edge of the grid, so that a better one may lie beyond."
         )
-    yield style.says_where(table, WHERE)
+    yield style.says_where(table, PANEL_AXES)
 
 
 # The window of learning rates
@@ -250,11 +250,11 @@ def build_rates(tables: Tables) -> Figure:
     norm = LogNorm(vmin=4, vmax=max(float(table["steps"].max()), 8.0))
     images: dict[Axes, AxesImage] = {}
     for line, optimizer in enumerate(lines):
-        for column, (arm, look) in enumerate(looks.items()):
+        for column, (variant, look) in enumerate(looks.items()):
             axes = figure.add_subplot(grid[line, column])
-            rows = _of(table, optimizer=optimizer, scaling=arm)
+            rows = _of(table, optimizer=optimizer, scaling=variant)
             images[axes] = plot_rates(rows, axes, sizes, grid_rates, norm)
-            axes.set_title(f"{optimizer}, {arm}", color=look.color, fontweight="bold")
+            axes.set_title(f"{optimizer}, {variant}", color=look.color, fontweight="bold")
             if line == len(lines) - 1:
                 axes.set_xlabel("d_k (dimensions)")
             if column == 0:
@@ -274,7 +274,7 @@ def build_rates(tables: Tables) -> Figure:
         figure,
         "Median over seeds of the steps to 90 % accuracy. –: not reached by half of the seeds in "
         f"{int(table['steps'].max())} steps. Framed: the best rate of its d_k. "
-        f"{style.seeds(table).capitalize()}. {style.says_where(table, WHERE)}",
+        f"{style.seeds(table).capitalize()}. {style.says_where(table, PANEL_AXES)}",
     )
     return figure
 
@@ -310,7 +310,7 @@ def plot_rates(
             color=style.FIXED["off"], linewidth=1.8, label="_best",
         )  # fmt: skip
     axes.set_xticks(range(len(sizes)), [str(size) for size in sizes])
-    axes.set_yticks(range(len(grid_rates)), [style.number(rate) for rate in grid_rates])
+    axes.set_yticks(range(len(grid_rates)), [style.format_label(rate) for rate in grid_rates])
     axes.grid(visible=False)
     for spine in axes.spines.values():
         spine.set_visible(True)
@@ -330,7 +330,7 @@ def build_noise(tables: Tables) -> Figure:
     )
     return build_lines(
         by_scaling(table[first & (table["step"] == 0)]),
-        [Row("signal-to-noise ratio", ("grad_snr",), base=10, powers=4)],
+        [PanelRow("signal-to-noise ratio", ("grad_snr",), base=10, powers=4)],
         "Gradient of the loss of one batch with respect to W_q and W_k, before the first step: "
         "the norm of its expectation over the root mean square of its deviation from it.",
         across="loss",
@@ -354,8 +354,8 @@ def _there(table: pd.DataFrame, axis: str, order: Sequence[str]) -> list[str]:
 
 def _arms(looks: dict[str, Look]) -> list[Line2D]:
     return [
-        Line2D([], [], color=look.color, marker=look.marker, label=arm)
-        for arm, look in looks.items()
+        Line2D([], [], color=look.color, marker=look.marker, label=variant)
+        for variant, look in looks.items()
     ]
 
 

@@ -2,7 +2,7 @@
 
 The model is one attention head with trained projections: q = y W_q and k = x W_k for queries
 y and items x, both of d_model entries; its weights average the items' values. The scores
-y W_q W_kᵀ xᵀ depend on the projections only through the *cross matrix* W_q W_kᵀ, so the forward
+y W_q W_kᵀ xᵀ depend on the projections only through the product W_q W_kᵀ, so the forward
 pass and the gradient with respect to it cost the same at every d_k.
 
 Gradients are derived by hand. Arrays of several runs are stacked along leading axes, and the bits
@@ -51,7 +51,7 @@ def make_batch(
     """Return a batch of items [n_k, d_model], rescaled to length √d_model, and its noisy queries.
 
     The query for item x is x + `noise_sd` times noise [n_q, d_model]. As all items have the same
-    length, scores are enough to find them: with the identity as cross matrix, the best score is
+    length, scores are enough to find them: with the identity as product, the best score is
     that of the nearest item.
     """
     lengths = np.linalg.norm(items, axis=-1, keepdims=True)
@@ -63,9 +63,9 @@ def make_batch(
 # The loss and its gradient
 
 
-def scores(batch: Batch, cross: Floats) -> Floats:
-    """Return unscaled scores [..., n_q, n_k] for cross matrices W_q W_kᵀ."""
-    return batch.queries @ cross @ np.swapaxes(batch.items, -1, -2)
+def scores(batch: Batch, product: Floats) -> Floats:
+    """Return unscaled scores [..., n_q, n_k] for products W_q W_kᵀ."""
+    return batch.queries @ product @ np.swapaxes(batch.items, -1, -2)
 
 
 def loss_of(logits: Floats, batch: Batch, loss: Loss) -> Floats:
@@ -85,7 +85,7 @@ def loss_of(logits: Floats, batch: Batch, loss: Loss) -> Floats:
     return mean
 
 
-def loss_by_logits(weights: Floats, batch: Batch, loss: Loss) -> Floats:
+def loss_d_logits(weights: Floats, batch: Batch, loss: Loss) -> Floats:
     """Return the gradient of `loss_of` with respect to the logits, from their softmax."""
     n_q = weights.shape[-2]
     if loss == "weights":
@@ -97,14 +97,14 @@ def loss_by_logits(weights: Floats, batch: Batch, loss: Loss) -> Floats:
     return softmax_backward(weights, error @ np.swapaxes(batch.values, -1, -2))
 
 
-def loss_by_cross(batch: Batch, cross: Floats, *, scale: Floats, loss: Loss) -> Floats:
-    """Return the gradient of the batch's loss with respect to the cross matrix, in its shape.
+def loss_d_product(batch: Batch, product: Floats, *, scale: Floats, loss: Loss) -> Floats:
+    """Return the gradient of the batch's loss with respect to the product, in its shape.
 
     `scale` [..., 1, 1] multiplies the scores.
     """
-    weights = softmax(scale * scores(batch, cross))
-    by_scores = scale * loss_by_logits(weights, batch, loss)
-    return np.swapaxes(batch.queries, -1, -2) @ (by_scores @ batch.items)
+    weights = softmax(scale * scores(batch, product))
+    d_scores = scale * loss_d_logits(weights, batch, loss)
+    return np.swapaxes(batch.queries, -1, -2) @ (d_scores @ batch.items)
 
 
 def _wanted(batch: Batch) -> Floats:
@@ -123,20 +123,20 @@ class Optimizer(Protocol):
     """Projections W_q and W_k [..., d_model, d_k] and their update from a gradient."""
 
     @property
-    def cross(self) -> Floats:
-        """Return the cross matrix W_q W_kᵀ [..., d_model, d_model]."""
+    def product(self) -> Floats:
+        """Return the product W_q W_kᵀ [..., d_model, d_model]."""
 
-    def norms(self, by_cross: Floats) -> tuple[Floats, Floats]:
+    def norms(self, d_product: Floats) -> tuple[Floats, Floats]:
         """Return norms [...] of the gradients with respect to W_q and W_k."""
 
-    def step(self, by_cross: Floats) -> None:
-        """Take one step for a gradient with respect to the cross matrix."""
+    def step(self, d_product: Floats) -> None:
+        """Take one step for a gradient with respect to the product."""
 
 
-class Sgd:
+class SgdOptimizer:
     """Gradient descent W ← W - rate dL/dW, computed from products of the projections only.
 
-    With G the gradient with respect to the cross matrix M = W_q W_kᵀ, dL/dW_q = G W_k and
+    With G the gradient with respect to the product M = W_q W_kᵀ, dL/dW_q = G W_k and
     dL/dW_k = Gᵀ W_q. So M, W_q W_qᵀ and W_k W_kᵀ determine their own updates, and a step costs the
     same at every d_k. `rate` is [..., 1, 1].
     """
@@ -144,27 +144,27 @@ class Sgd:
     def __init__(self, w_q: Floats, w_k: Floats, *, rate: Floats) -> None:
         self.rate = rate
         runs = np.broadcast_shapes(rate.shape[:-2], w_q.shape[:-2])
-        self.cross, self.of_q, self.of_k = (
+        self.product, self.of_q, self.of_k = (
             np.broadcast_to(a @ np.swapaxes(b, -1, -2), (*runs, a.shape[-2], b.shape[-2]))
             for a, b in ((w_q, w_k), (w_q, w_q), (w_k, w_k))
         )
 
-    def norms(self, by_cross: Floats) -> tuple[Floats, Floats]:
+    def norms(self, d_product: Floats) -> tuple[Floats, Floats]:
         """Return the norms, from |G W_k|² = ⟨G, G W_k W_kᵀ⟩ and the same for W_q."""
-        return gradient_norms(by_cross, self.of_q, self.of_k)
+        return gradient_norms(d_product, self.of_q, self.of_k)
 
-    def step(self, by_cross: Floats) -> None:
+    def step(self, d_product: Floats) -> None:
         """Update the products to those of W_q - rate G W_k and W_k - rate Gᵀ W_q."""
-        g, g_t = by_cross, np.swapaxes(by_cross, -1, -2)
-        m, m_t, rate = self.cross, np.swapaxes(self.cross, -1, -2), self.rate
+        g, g_t = d_product, np.swapaxes(d_product, -1, -2)
+        m, m_t, rate = self.product, np.swapaxes(self.product, -1, -2), self.rate
         left, right = self.of_q @ g, g @ self.of_k
         q, k = g @ m_t, g_t @ m
-        self.cross = m - rate * (left + right) + rate**2 * (q @ g)
+        self.product = m - rate * (left + right) + rate**2 * (q @ g)
         self.of_q = self.of_q - rate * (q + np.swapaxes(q, -1, -2)) + rate**2 * (right @ g_t)
         self.of_k = self.of_k - rate * (k + np.swapaxes(k, -1, -2)) + rate**2 * (g_t @ left)
 
 
-class Adam:
+class AdamOptimizer:
     """Adam on every entry of both projections.
 
     Its update is not a function of products of the projections, so the projections are stored.
@@ -180,40 +180,41 @@ class Adam:
         self.w_q, self.w_k = (
             np.array(np.broadcast_to(w, (*runs, *w.shape[-2:])), order="C") for w in (w_q, w_k)
         )
-        self._moments = [adam.Adam(w, epsilon=epsilon) for w in (self.w_q, self.w_k)]
+        self._moments = [adam.AdamState(w, epsilon=epsilon) for w in (self.w_q, self.w_k)]
         self._gradients = np.empty_like(self.w_q), np.empty_like(self.w_k)
         self._scratch = np.empty_like(self.w_q)
 
     @property
-    def cross(self) -> Floats:
+    def product(self) -> Floats:
         """Return W_q W_kᵀ."""
-        product: Floats = self.w_q @ np.swapaxes(self.w_k, -1, -2)
-        return product
+        found: Floats = self.w_q @ np.swapaxes(self.w_k, -1, -2)
+        return found
 
-    def norms(self, by_cross: Floats) -> tuple[Floats, Floats]:
+    def norms(self, d_product: Floats) -> tuple[Floats, Floats]:
         """Return the norms of the gradients of both projections."""
-        by_q, by_k = (np.sqrt(_total(np.square(g))) for g in self._by_w(by_cross))
-        return by_q, by_k
+        norm_q, norm_k = (np.sqrt(_total(np.square(g))) for g in self._d_w(d_product))
+        return norm_q, norm_k
 
-    def step(self, by_cross: Floats) -> None:
+    def step(self, d_product: Floats) -> None:
         """Update both moments and both projections."""
-        gradients = self._by_w(by_cross)
+        gradients = self._d_w(d_product)
         # One projection at a time, because the arrays of one fit into a cache.
         for moments, w, g in zip(self._moments, (self.w_q, self.w_k), gradients, strict=True):
             moments.step(w, g, self._scratch, rate=self.rate)
 
-    def _by_w(self, by_cross: Floats) -> tuple[Floats, Floats]:
-        by_q, by_k = self._gradients
-        np.matmul(by_cross, self.w_k, out=by_q)
-        np.matmul(np.swapaxes(by_cross, -1, -2), self.w_q, out=by_k)
-        return by_q, by_k
+    def _d_w(self, d_product: Floats) -> tuple[Floats, Floats]:
+        d_w_q, d_w_k = self._gradients
+        np.matmul(d_product, self.w_k, out=d_w_q)
+        np.matmul(np.swapaxes(d_product, -1, -2), self.w_q, out=d_w_k)
+        return d_w_q, d_w_k
 
 
-def gradient_norms(by_cross: Floats, of_q: Floats, of_k: Floats) -> tuple[Floats, Floats]:
+def gradient_norms(d_product: Floats, of_q: Floats, of_k: Floats) -> tuple[Floats, Floats]:
     """Return the norms of the gradients with respect to W_q and W_k, from W_q W_qᵀ and W_k W_kᵀ."""
     # Rounding may put a squared norm slightly below 0.
-    by_q, by_k = _total(by_cross * (by_cross @ of_k)), _total(by_cross * (of_q @ by_cross))
-    return np.sqrt(np.maximum(by_q, 0.0)), np.sqrt(np.maximum(by_k, 0.0))
+    of_w_q, of_w_k = d_product * (d_product @ of_k), d_product * (of_q @ d_product)
+    squares = _total(of_w_q), _total(of_w_k)
+    return np.sqrt(np.maximum(squares[0], 0.0)), np.sqrt(np.maximum(squares[1], 0.0))
 
 
 def _total(matrices: Floats) -> Floats:
@@ -223,20 +224,19 @@ def _total(matrices: Floats) -> Floats:
     return total
 
 
-def signal_to_noise(by_cross: Floats, w_q: Floats, w_k: Floats) -> float:
+def signal_to_noise(d_product: Floats, w_q: Floats, w_k: Floats) -> float:
     """Return the signal-to-noise ratio of a batch's gradient with respect to both projections.
 
     This is the norm of the expected gradient over the root mean square of a batch's deviation from
-    it. `by_cross` [n, d_model, d_model] are gradients of many batches with respect to the cross
-    matrix. The square of the expected gradient is estimated without bias from products of
-    different batches. If the estimate is negative, the signal is lost in the noise and the ratio
-    is 0.
+    it. `d_product` [n, d_model, d_model] are gradients of many batches with respect to the product.
+    The square of the expected gradient is estimated without bias from products of different
+    batches. If the estimate is negative, the signal is lost in the noise and the ratio is 0.
     """
     of_q, of_k = w_q @ w_q.T, w_k @ w_k.T
-    n = len(by_cross)
-    by_q, by_k = gradient_norms(by_cross, of_q, of_k)
-    squares = float(np.sum(by_q**2 + by_k**2))
-    total_q, total_k = gradient_norms(np.sum(by_cross, axis=0), of_q, of_k)
+    n = len(d_product)
+    norm_q, norm_k = gradient_norms(d_product, of_q, of_k)
+    squares = float(np.sum(norm_q**2 + norm_k**2))
+    total_q, total_k = gradient_norms(np.sum(d_product, axis=0), of_q, of_k)
     signal = (float(total_q**2 + total_k**2) - squares) / (n * (n - 1))
     noise = squares / n - signal
     return math.sqrt(max(signal, 0.0) / noise) if noise > 0 else math.nan
@@ -245,7 +245,7 @@ def signal_to_noise(by_cross: Floats, w_q: Floats, w_k: Floats) -> float:
 # Training
 
 
-class Point(NamedTuple):
+class LogPoint(NamedTuple):
     """Measurements of several runs [n_runs] after `step` steps.
 
     Loss, accuracy, entropy and largest weight are means over the held-out queries. Gradient norms
@@ -275,7 +275,7 @@ def train(
     loss: Loss,
     logged: Sequence[int],
     level: float,
-) -> list[Point]:
+) -> list[LogPoint]:
     """Train runs together, one step for each batch along the first axis but the last one.
 
     The runs are the leading axis of the optimizer's arrays and of `scale` [n_runs, 1, 1]. Held-out
@@ -284,36 +284,36 @@ def train(
     wanted, reached = frozenset(logged), np.full(len(scale), np.nan)
     points = []
     for step in range(len(batches.targets)):
-        batch, cross = batches.at(step), optimizer.cross
-        found = scores(held_out, cross[:, np.newaxis])
+        batch, product = batches.at(step), optimizer.product
+        found = scores(held_out, product[:, np.newaxis])
         finite: NDArray[np.bool_] = np.all(np.isfinite(found), axis=(-3, -2, -1))
         # A scale is above 0, so it does not change which score is largest.
         hits = np.equal(np.argmax(found, axis=-1), held_out.targets)
         accuracy = np.where(finite, np.mean(hits, axis=(-2, -1)), np.nan)
         reached = np.where(np.isnan(reached) & (accuracy >= level), step, reached)
-        by_cross = loss_by_cross(batch, cross, scale=scale, loss=loss)
+        d_product = loss_d_product(batch, product, scale=scale, loss=loss)
         if step in wanted:
             logits = scale[:, np.newaxis] * found
             # A scale above 1 may make finite scores infinite.
             scaled = np.all(np.isfinite(logits), axis=(-3, -2, -1))
             rows = row_metrics(np.where(np.isfinite(logits), logits, 0.0))
-            by_q, by_k = optimizer.norms(by_cross)
+            norm_q, norm_k = optimizer.norms(d_product)
 
             def known(measured: Floats, scaled: NDArray[np.bool_] = scaled) -> Floats:
                 return np.where(scaled & np.isfinite(measured), measured, np.nan)
 
             points.append(
-                Point(
+                LogPoint(
                     step,
                     known(np.mean(loss_of(logits, held_out, loss), axis=-1)),
                     accuracy,
                     known(_total(rows.entropy_nats) / held_out.targets.size),
                     known(_total(rows.max_weight) / held_out.targets.size),
-                    known(by_q),
-                    known(by_k),
+                    known(norm_q),
+                    known(norm_k),
                     reached,
                     np.where(finite, 0.0, 1.0),
                 )
             )
-        optimizer.step(by_cross)
+        optimizer.step(d_product)
     return points

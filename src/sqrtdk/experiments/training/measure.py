@@ -19,7 +19,7 @@ from sqrtdk.core import scale_rules
 from sqrtdk.core.attention import Floats
 from sqrtdk.experiments.cells import Cell, lazy_batch
 from sqrtdk.experiments.training import lookup
-from sqrtdk.experiments.training.lookup import Adam, Batch, Loss, Optimizer, Sgd
+from sqrtdk.experiments.training.lookup import AdamOptimizer, Batch, Loss, Optimizer, SgdOptimizer
 from sqrtdk.schema import Column, Key
 from sqrtdk.storage.tables import Row
 
@@ -231,19 +231,19 @@ def cells(slab: dict[str, Any]) -> Iterator[Cell]:
         factors[scaling] = factor
     sizes = {name: slab[name] for name in ("d_k", "n_k", "batch_size", "optimizer", "loss")}
     names = [(rate, scaling) for rate in slab["learning_rate"] for scaling in factors]
-    arms = [(rate, factors[scaling]) for rate, scaling in names]
+    variants = [(rate, factors[scaling]) for rate, scaling in names]
     for seed in range(*slab["seeds"]):
-        found = lazy_batch(partial(measure, slab, seed), arms)
+        found = lazy_batch(partial(measure, slab, seed), variants)
         for place, (rate, scaling) in enumerate(names):
             axes = {"scaling": scaling, "learning_rate": rate, "seed": seed}
             yield sizes | axes, partial(found, place)
 
 
 def measure(
-    slab: dict[str, Any], seed: int, arms: Sequence[tuple[float, float]]
+    slab: dict[str, Any], seed: int, variants: Sequence[tuple[float, float]]
 ) -> list[list[Row]]:
     """Return the rows of several runs of one seed, each with its learning rate and its scale."""
-    rates, factors = zip(*arms, strict=True)
+    rates, factors = zip(*variants, strict=True)
     loss: Loss = slab["loss"]
     batches, held_out = draw(slab, seed)
     probes = draw_batches(slab, seed, "probe_", PROBES)
@@ -268,7 +268,7 @@ def measure(
     return rows
 
 
-def _row(point: lookup.Point, place: int, snr: float) -> Row:
+def _row(point: lookup.LogPoint, place: int, snr: float) -> Row:
     return {
         "step": point.step,
         "held_out_loss": float(point.loss[place]),
@@ -288,15 +288,15 @@ def _runs(values: Sequence[float]) -> Floats:
 
 
 def _snr(probes: Batch, w_q: Floats, w_k: Floats, factor: float, loss: Loss) -> float:
-    by_cross = lookup.loss_by_cross(probes, w_q @ w_k.T, scale=_runs([factor]), loss=loss)
-    return lookup.signal_to_noise(by_cross, w_q, w_k)
+    d_product = lookup.loss_d_product(probes, w_q @ w_k.T, scale=_runs([factor]), loss=loss)
+    return lookup.signal_to_noise(d_product, w_q, w_k)
 
 
 def optimizer(slab: dict[str, Any], w_q: Floats, w_k: Floats, rate: Floats) -> Optimizer:
     """Return the slab's optimizer for the same projections and several rates [n_runs, 1, 1]."""
     if slab["optimizer"] == "adam":
-        return Adam(w_q, w_k, rate=rate)
-    return Sgd(w_q, w_k, rate=rate)
+        return AdamOptimizer(w_q, w_k, rate=rate)
+    return SgdOptimizer(w_q, w_k, rate=rate)
 
 
 # Random draws

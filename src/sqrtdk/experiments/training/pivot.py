@@ -8,7 +8,7 @@ import pandas as pd
 from sqrtdk.experiments.training import rates
 
 COLUMNS = tuple(
-    replace(column, meaning="Learning rate of the grid that is best for the arm.")
+    replace(column, meaning="Learning rate of the grid that is best for the scale rule.")
     if column.name == "learning_rate"
     else column
     for column in rates.COLUMNS

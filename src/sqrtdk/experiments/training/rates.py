@@ -22,7 +22,7 @@ from sqrtdk import schema
 from sqrtdk.experiments.training import measure as training
 from sqrtdk.schema import Column
 from sqrtdk.stats.intervals import interval, median_interval
-from sqrtdk.stats.series import scaled_arm
+from sqrtdk.stats.series import scaled_rule
 from sqrtdk.storage import tables
 
 TASK = (schema.D_K, schema.N_K, training.BATCH_SIZE, training.OPTIMIZER, training.LOSS)
@@ -174,7 +174,7 @@ def runs_of(cells: pd.DataFrame) -> Runs:
     )  # fmt: skip
 
 
-class Arm(NamedTuple):
+class RuleResult(NamedTuple):
     """One scale rule of a comparison, by seed.
 
     `steps` are the steps to 90 %, each seed at the rate that the other half of the seeds chose.
@@ -202,8 +202,8 @@ def rows(settings: Mapping[str, Any], runs: pd.DataFrame) -> Iterator[tables.Row
 def rows_of(found: Mapping[str, Runs], settings: Mapping[str, Any]) -> Iterator[tables.Row]:
     """Yield the rows of one comparison, without the axes that its scale rules share."""
     grid, budget = settings["learning_rate"], int(settings["steps"])
-    arms = {name: arm_of(one, grid) for name, one in found.items()}
-    scaled = arms.get(scaled_arm(settings["scaling"]) or "")
+    results = {name: result_of(one, grid) for name, one in found.items()}
+    scaled = results.get(scaled_rule(settings["scaling"]) or "")
     for name, one in found.items():
         best = choose(one)
         for place, rate in enumerate(one.rates):
@@ -216,19 +216,19 @@ def rows_of(found: Mapping[str, Runs], settings: Mapping[str, Any]) -> Iterator[
                 "edge": "",
             }
             if row["best"]:
-                row["edge"] = edge((rate, *arms[name].rates), grid)
-                row |= _reported(arms[name], scaled, budget)
+                row["edge"] = edge((rate, *results[name].rates), grid)
+                row |= _reported(results[name], scaled, budget)
             yield row
 
 
-def arm_of(runs: Runs, grid: Sequence[float]) -> Arm:
+def result_of(runs: Runs, grid: Sequence[float]) -> RuleResult:
     """Return one scale rule of a comparison."""
     places = crossfit(runs)
     works = runs.accuracy >= training.LEARNT_ACCURACY
     widths = dict(zip(sorted(set(grid)), _decades(grid), strict=True))
     windows = works @ np.array([widths[rate] for rate in runs.rates])
     ends = [place for place, rate in enumerate(runs.rates) if rate in (min(grid), max(grid))]
-    return Arm(
+    return RuleResult(
         pd.Series(runs.steps[np.arange(len(places)), places], runs.seeds),
         (runs.rates[places[0]], runs.rates[places[min(1, len(places) - 1)]]),
         pd.Series(windows, runs.seeds),
@@ -293,22 +293,22 @@ def _measured(runs: Runs, place: int) -> tables.Row:
     }
 
 
-def _reported(arm: Arm, scaled: Arm | None, budget: int) -> tables.Row:
+def _reported(result: RuleResult, scaled: RuleResult | None, budget: int) -> tables.Row:
     """Return the cross-fitted columns, compared with the rule that divides by √d_k."""
-    low, high = median_interval(arm.steps.to_numpy(dtype=float))
+    low, high = median_interval(result.steps.to_numpy(dtype=float))
     row = {
-        "rate_first": arm.rates[0],
-        "rate_second": arm.rates[1],
-        "crossfit_steps": median(arm.steps.to_numpy(dtype=float)),
+        "rate_first": result.rates[0],
+        "rate_second": result.rates[1],
+        "crossfit_steps": median(result.steps.to_numpy(dtype=float)),
         "crossfit_low": low,
         "crossfit_high": high,
-        **_mean("window", "window", arm.windows),
-        "window_edge": float(arm.open),
+        **_mean("window", "window", result.windows),
+        "window_edge": float(result.open),
     }
     if scaled is None:
         return row
-    gap = (scaled.windows - arm.windows).dropna()
-    return row | compare(arm.steps, scaled.steps, budget) | _mean("window_gap", "gap", gap)
+    gap = (scaled.windows - result.windows).dropna()
+    return row | compare(result.steps, scaled.steps, budget) | _mean("window_gap", "gap", gap)
 
 
 def _mean(name: str, ends: str, seeds: Seeds) -> tables.Row:

@@ -45,7 +45,7 @@ def sheet(width: float, height: float, note: str) -> Figure:
 
 def build_projections(tables: Tables) -> Figure:
     """Draw the tokens x, the weight matrices, and the queries, keys and values."""
-    found = matrices.read(tables["runs"].to_dict("records"))
+    found = matrices.matrices_of(tables["runs"].to_dict("records"))
     block, drop = NAMES + 4 * WIDE, 0.4
     first = EDGE
     second = first + HEADING_HEIGHT + 3 * HIGH + drop
@@ -84,37 +84,37 @@ def build_projections(tables: Tables) -> Figure:
 LINE = 0.18 + HEADING_HEIGHT + 3 * HIGH
 """Height of one scale rule's part: its name and its matrices."""
 
-BETWEEN = 0.22
+GAP = 0.22
 
 
-def arms(width: float, note: str) -> Figure:
+def variants(width: float, note: str) -> Figure:
     """Return a figure with space for two parts: without scaling above, with scaling below."""
     where = "within an array, off and on together"
     tints = TINTS.replace("within an array", where)
-    return sheet(width, 2 * LINE + BETWEEN + 4 * EDGE, f"{tints}. {note}")
+    return sheet(width, 2 * LINE + GAP + 4 * EDGE, f"{tints}. {note}")
 
 
 def line(
     figure: Figure,
     found: Matrices,
-    arm: str,
+    variant: str,
     left: float,
     steps: list[tuple[str, str]],
 ) -> dict[str, Box]:
     """Draw one scale rule from left to right: its name, its arrays and the steps between them."""
     width, height = figure.get_size_inches()
-    top = EDGE + (0 if arm == "off" else LINE + BETWEEN)
+    top = EDGE + (0 if variant == "off" else LINE + GAP)
     figure.text(
-        (left + NAMES) / width, 1 - top / height, f"scaling = {arm}", va="top", fontsize=9,
-        fontweight="bold", color=style.FIXED[arm],
+        (left + NAMES) / width, 1 - top / height, f"scaling = {variant}", va="top", fontsize=9,
+        fontweight="bold", color=style.FIXED[variant],
     )  # fmt: skip
     boxes: dict[str, Box] = {}
     at = left
     for i, (name, words) in enumerate(steps):
         if name == "entropy":
-            matrix, at, largest = _entropy(found["weight_rows", arm]), at - GAP + 0.1, math.inf
+            matrix, at, largest = _entropy(found["weight_rows", variant]), at - GAP + 0.1, math.inf
         else:
-            matrix = found[name, arm]
+            matrix = found[name, variant]
             largest = max(found[name, one].largest for one in ARMS)
         title = "" if name == "entropy" else name
         at_top = (at, top + 0.18)
@@ -133,27 +133,28 @@ def _entropy(rows: Matrix) -> Matrix:
 
 def build_attention(tables: Tables) -> Figure:
     """Draw the arrays from the scores to the output, without scaling and with it."""
-    found = matrices.read(tables["runs"].to_dict("records"))
+    found = matrices.matrices_of(tables["runs"].to_dict("records"))
     scores = found["scores", "on"]
     lead = NAMES + 3 * WIDE + 0.6
     most = math.log(len(scores.columns))
-    figure = arms(
+    figure = variants(
         2 * EDGE + lead + NAMES + (3 + 3 + 1 + 4) * WIDE + 0.1 + 2 * GAP,
         "Row: the token that looks; key: the token that it looks at. A row of weights sums to 1; "
-        f"its entropy is in nats, at most ln {len(scores.columns)} = {matrices.number(most)}.",
+        f"its entropy is in nats, at most ln {len(scores.columns)} = "
+        f"{matrices.format_entry(most)}.",
     )
-    middle = EDGE + LINE + BETWEEN / 2 - 1.5 * HIGH - HEADING_HEIGHT
+    middle = EDGE + LINE + GAP / 2 - 1.5 * HIGH - HEADING_HEIGHT
     begin = plot_matrix(figure, scores, "scores = q kᵀ", (EDGE, middle), largest=scores.largest)
-    for arm in ARMS:
+    for variant in ARMS:
         steps = [("logits", ""), ("weights", "softmax"), ("entropy", ""), ("output", "times v")]
-        boxes = line(figure, found, arm, EDGE + lead, steps)
-        shift = -0.1 if arm == "off" else 0.1
+        boxes = line(figure, found, variant, EDGE + lead, steps)
+        shift = -0.1 if variant == "off" else 0.1
         start = (begin.right + 0.07, begin.middle[1] + shift)
         end = (boxes["logits"].left - NAMES - 0.06, boxes["logits"].middle[1])
         arrow(figure, start, end)
         width, height = figure.get_size_inches()
         x, y = (start[0] + end[0]) / 2 - 0.05, (start[1] + end[1]) / 2 + 1.2 * shift
-        factor = "× 1" if arm == "off" else f"÷ √d_k = {found['sqrt_d_k', arm].largest:g}"
+        factor = "× 1" if variant == "off" else f"÷ √d_k = {found['sqrt_d_k', variant].largest:g}"
         figure.text(
             x / width, 1 - y / height, factor, ha="right", va="center", fontsize=style.SMALL
         )
@@ -162,15 +163,15 @@ def build_attention(tables: Tables) -> Figure:
 
 def build_gradients(tables: Tables) -> Figure:
     """Draw the gradient of the sum of the output, backwards, without scaling and with it."""
-    found = matrices.read(tables["runs"].to_dict("records"))
-    figure = arms(
+    found = matrices.matrices_of(tables["runs"].to_dict("records"))
+    figure = variants(
         2 * EDGE + NAMES + (3 + 3 + 4) * WIDE + 2 * GAP,
         "Gradient of L, the sum of all entries of the output. A row of grad_logits sums to 0.",
     )
-    for arm in ARMS:
-        factor = style.number(found["scale", arm].largest)
+    for variant in ARMS:
+        factor = style.format_label(found["scale", variant].largest)
         steps = [("grad_logits", ""), ("grad_scores", f"× {factor}"), ("grad_q", "times k")]
-        line(figure, found, arm, EDGE, steps)
+        line(figure, found, variant, EDGE, steps)
     return figure
 
 

@@ -47,7 +47,7 @@ Matrices = dict[tuple[str, str], Matrix]
 """Matrices by array and scale rule."""
 
 
-def read(rows: Iterable[Mapping[Any, Any]]) -> Matrices:
+def matrices_of(rows: Iterable[Mapping[Any, Any]]) -> Matrices:
     """Return the matrices of the lowest seed in a table of entries."""
     rows = list(rows)
     seed = min(int(row["seed"]) for row in rows)
@@ -66,10 +66,10 @@ def read(rows: Iterable[Mapping[Any, Any]]) -> Matrices:
     }
 
 
-def number(value: float) -> str:
+def format_entry(value: float) -> str:
     """Format an entry; a value that rounds to 0 has no sign.
 
-    >>> number(-0.13826), number(1.5), number(-0.00001)
+    >>> format_entry(-0.13826), format_entry(1.5), format_entry(-0.00001)
     ('−0.1383', '1.5000', '0.0000')
     """
     # Adding 0 turns -0.0 into 0.0.
@@ -83,4 +83,4 @@ def entry(value: float, largest: float) -> Entry:
     Entry(text='−0.5000', color='#b5489a', opacity=0.3)
     """
     share = abs(value) / largest if largest > 0 else 0.0
-    return Entry(number(value), BELOW if value < 0 else ABOVE, round(OPAQUE * share, 3))
+    return Entry(format_entry(value), BELOW if value < 0 else ABOVE, round(OPAQUE * share, 3))
