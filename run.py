@@ -230,6 +230,8 @@ def main(arguments: list[str]) -> None:
     else:
         # -P: a file random.py or json.py in the current folder is not to be imported.
         command = ["-P", "-m", "snakemake", *for_snakemake(arguments, here)]
+        # Files that the configuration names are relative to it.
+        settings["SQRTDK_HERE"] = str(here)
     # Replaces this process: Ctrl-C then reaches the run alone, which ends in its own time.
     os.execve(PYTHON, [str(PYTHON), *command], settings)
 

@@ -52,6 +52,7 @@ rule provenance:
             *flow.summaries(),
         ],
         claims=rules.claims.output,
+        config=rules.write_config.output,
         code=code("sqrtdk.jobs.trace"),
     output:
         f"{flow.folder}/provenance.json",

@@ -2,5 +2,10 @@
 
 from sqrtdk.experiments.registry import EXPERIMENTS
 
-FIGURES = {name: tuple(one.name for one in x.figures) for name, x in EXPERIMENTS.items()}
+FIGURES = {
+    name: tuple(one.name for one in x.figures) for name, x in EXPERIMENTS.items() if x.figures
+}
+BUILT = tuple(name for name, x in EXPERIMENTS.items() if not x.needs_key)
+"""The experiments that a run builds without being asked for them."""
+
 TABLES = {name: x.drawn_from for name, x in EXPERIMENTS.items()}

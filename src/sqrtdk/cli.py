@@ -40,7 +40,7 @@ VALUED = {
 OPTIONS = ("--multirun", "-m", "--resolve", "--hydra-help", "--version", *VALUED)
 """Allowed Hydra options. The other ones can load configurations that execute Python."""
 
-MISTAKES = (ConfigError, HydraException, OmegaConfBaseException, OSError)
+MISTAKES = (errors.UserError, HydraException, OmegaConfBaseException, OSError)
 
 
 def measure(run: config_run.Run) -> tuple[list[Row], tuple[Column, ...]]:

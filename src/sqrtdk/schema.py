@@ -16,13 +16,14 @@ DTYPES = ("float64", "float32")
 class Key:
     """One configuration key.
 
-    `kind` is the type of one value: a whole number, a number above 0, a member of `choices`, or the
-    name of an entry of the configuration's mapping `named_in`. An axis takes one value or a list
-    of values. `minimum` and `maximum` apply to whole numbers.
+    `kind` is the type of one value: a whole number, a number above 0, a member of `choices`, the
+    name of an entry of the configuration's mapping `named_in`, a text, or a file. An axis takes one
+    value or a list of values. `minimum` and `maximum` apply to whole numbers. An `optional` key may
+    be null. The value of a file is a mapping from its path to the SHA-256 of its content.
     """
 
     name: str
-    kind: Literal["whole", "number", "choice", "name"]
+    kind: Literal["whole", "number", "choice", "name", "text", "file"]
     meaning: str
     unit: str = ""
     minimum: int = 1
@@ -30,6 +31,7 @@ class Key:
     choices: tuple[str, ...] = ()
     named_in: str = ""
     axis: bool = True
+    optional: bool = False
 
     @property
     def allowed(self) -> str:
@@ -41,9 +43,12 @@ class Key:
             one = "finite numbers above 0"
         elif self.kind == "choice":
             one = " or ".join(self.choices)
-        else:
+        elif self.kind == "name":
             one = f"names of {self.named_in}"
-        return f"{one}, one or a list" if self.axis else one
+        else:
+            one = {"text": "a text", "file": "the path of a file"}[self.kind]
+        several = f"{one}, one or a list" if self.axis else one
+        return f"{several}, or null" if self.optional else several
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ def test_the_heads_of_a_model_are_those_of_the_prototype(name: str, tmp_path: Pa
 
 def test_the_recogniser_reads_what_is_drawn_for_it() -> None:
     need("recogniser")
-    from sqrtdk.models.onnx_taps import OnnxModel
+    from sqrtdk.tensors.onnx_taps import OnnxModel
 
     model = OnnxModel(recogniser())
     properties = {one.key: one.value for one in model._model.metadata_props}

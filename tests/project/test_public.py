@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import HANG, ROOT, by_hand
+from registered import BUILT
 
 import sqrtdk
 import sqrtdk as sq
@@ -226,7 +227,7 @@ def test_the_example_of_the_readme_runs_and_shows_what_scaling_does() -> None:
 def test_a_finished_run_is_loaded_with_its_configuration_and_its_tables(smoke: Path) -> None:
     run = sq.load_run(smoke / "results/smoke")
     assert run.config.name == "smoke"
-    assert set(run.config.settings) == set(EXPERIMENTS)
+    assert set(run.config.settings) == set(BUILT)
     assert len(run.tables) == len([*run.folder.rglob("*.csv")])
     for name, table in run.tables.items():
         lines = (run.folder / f"{name}.csv").read_text(encoding="utf-8").splitlines()

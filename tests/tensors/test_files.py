@@ -125,7 +125,7 @@ BROKEN[1, 2, 3] = np.inf
         ({"q": Q, "k": draw(2, N_K, D)}, "the heads of q must be a multiple"),
         ({"q": Q[0], "k": K[0]}, "'q' has shape [7, 4]; allowed: [heads, n, d]"),
         ({"q": Q.astype(np.int8), "k": K}, "'q' has dtype int8; allowed: float64"),
-        ({"q": Q, "k": BROKEN}, "'k' is inf at [1, 2, 3]; 1 of its numbers are not finite"),
+        ({"q": Q, "k": BROKEN}, "'k' is inf at [1, 2, 3]; 1 of its numbers is not finite"),
         ({"q": Q[:, :0], "k": K}, "'q' has shape [3, 0, 4], without a number in it"),
         ({"attn_scores": draw(H, N_Q, N_K)}, "'attn_scores' holds scores or weights"),
         ({"blocks.0.attn.hook_pattern": Q}, "holds scores or weights"),

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 from conftest import HANG, ROOT, SMOKE, Run, by_hand, environment, snakemake
-from registered import FIGURES
+from registered import BUILT, FIGURES
 
-from sqrtdk.experiments.registry import EXAMPLES, EXPERIMENTS
+from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.experiments.scaling import measure as scaling
 from sqrtdk.storage import atomic, code_digest
 from sqrtdk.workflow import targets
@@ -48,12 +48,12 @@ def test_one_command_makes_every_file_of_the_contract(smoke: Path) -> None:
     run = smoke / "results/smoke"
     figures = [
         f"figures/{experiment}-{what}.{kind}"
-        for experiment, names in FIGURES.items()
-        for what in names
+        for experiment in BUILT
+        for what in FIGURES[experiment]
         for kind in ("svg", "png")
     ]
-    tables = [f"{name}/runs.csv" for name in EXPERIMENTS]
-    tables += [f"{name}/summary.csv" for name in EXPERIMENTS if name not in EXAMPLES]
+    tables = [f"{name}/runs.csv" for name in BUILT]
+    tables += [f"{name}/summary.csv" for name in BUILT if EXPERIMENTS[name].summarised]
     tables += ["claims.csv", "questions.csv"]
     for name in ["config.yaml", "provenance.json", "report.html", *tables, *figures]:
         assert (run / name).stat().st_size > 0, name
@@ -155,8 +155,8 @@ def test_snakemakes_own_report_is_made_with_captions(smoke: Path, tmp_path: Path
     assert done.returncode == 0, done.stderr
     with zipfile.ZipFile(tmp_path / "view.zip") as view:
         page = b"".join(view.read(name) for name in view.namelist())
-    for experiment, names in FIGURES.items():
-        for what in names:
+    for experiment in BUILT:
+        for what in FIGURES[experiment]:
             caption = ROOT / f"src/sqrtdk/experiments/{experiment}/captions/{experiment}-{what}.rst"
             # docutils takes the title for the document's; the text below it is the caption.
             words = caption.read_text(encoding="utf-8").splitlines()[3].split()[:5]
@@ -216,7 +216,7 @@ def test_whatever_is_deleted_of_a_run_is_made_again(
     firsts = {Path(name).parent: name for name in reversed(victims)}.values()
     victims = [name for name in victims if "shards/" not in name or name in firsts]
     assert any("shards/exact" in name for name in victims)
-    assert {f"shards/{experiment}" for experiment in EXPERIMENTS} < {
+    assert {f"shards/{experiment}" for experiment in BUILT} < {
         str(Path(name).parent) for name in victims
     }
     for name in victims:

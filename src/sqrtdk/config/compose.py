@@ -21,6 +21,18 @@ def compose(
 
     `typed` are the keys whose values were given on the command line. Raises ConfigError.
     """
+    run = composed(overrides, values, config_name, typed)
+    check_limits(run)
+    return run
+
+
+def composed(
+    overrides: list[str],
+    values: Mapping[str, Any],
+    config_name: str = "config",
+    typed: Iterable[str] = (),
+) -> Run:
+    """Compose a run as `compose` does, without asking whether this machine can compute it."""
     from hydra import compose as hydra_compose
     from hydra import initialize_config_dir
     from hydra.errors import HydraException
@@ -36,11 +48,7 @@ def compose(
     arguments = check_overrides(overrides, taken=values)
     try:
         with initialize_config_dir(str(CONF), version_base="1.3"):
-            composed: Any = OmegaConf.to_container(
-                hydra_compose(config_name, arguments), resolve=True
-            )
+            found: Any = OmegaConf.to_container(hydra_compose(config_name, arguments), resolve=True)
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(errors.one_line(error)) from None
-    run = resolve(overlay(composed, values), blocks_of(overrides) | set(typed))
-    check_limits(run)
-    return run
+    return resolve(overlay(found, values), blocks_of(overrides) | set(typed))

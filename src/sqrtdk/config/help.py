@@ -21,7 +21,9 @@ def text() -> str:
         "",
         "The same keys go to the pipeline: snakemake --config d_k='[16,64]' seeds=8",
     ]
-    grids = {grid: compose.compose([f"grid={grid}"], {}) for grid in ("cell", "default")}
+    # Experiments that a run leaves out unless asked for have keys as well.
+    asked = {one.needs_key: {"FILE": "0" * 64} for one in EXPERIMENTS.values() if one.needs_key}
+    grids = {grid: compose.composed([f"grid={grid}"], asked) for grid in ("cell", "default")}
     for name, module in EXPERIMENTS.items():
         if any(name not in run.settings for run in grids.values()):
             # Half an experiment, whose file in conf/experiment/ is still to be written.
@@ -29,7 +31,7 @@ def text() -> str:
         lines += ["", f"Experiment {name}: {module.title}", ""]
         for key in module.config_keys:
             defaults = [f"{grid}: {_default(run, name, key)}" for grid, run in grids.items()]
-            lines += _entry(key, defaults)
+            lines += _entry(key, defaults if key.name != module.needs_key else ["all: none"])
             if key.name == "seed":
                 lines += _paragraph("seeds", "Short for a list: seeds=20 means seed 0 to 19.", "")
     lines += ["", "The whole run", ""]
@@ -44,6 +46,8 @@ def text() -> str:
 def _default(run: config_run.Run, experiment: str, key: Key) -> str:
     """Return the default value of a key in the form that a user would type."""
     value = run.settings[experiment][key.name]
+    if value is None:
+        return "null"
     values = [str(item) for item in value] if isinstance(value, (list, dict)) else [str(value)]
     if key.name == "seed" and len(values) > 1:
         return f"{values[0]} to {values[-1]}"

@@ -104,6 +104,10 @@ def check_limits(run: Run) -> None:
     _check_shards(run)
     check_memory(run)
     _check_factors(run)
+    for name, settings in run.settings.items():
+        refuse = EXPERIMENTS[name].refuse
+        if refuse is not None:
+            refuse(settings)
 
 
 def check_memory(run: Run) -> None:

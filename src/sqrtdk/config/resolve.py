@@ -181,12 +181,23 @@ def _chosen(composed: Mapping[str, Any]) -> list[str]:
         raise invalid_value("experiment", given, "a mapping from experiment to its keys")
     blocks = [name for name in given if name not in LEFT_OUT] or list(EXPERIMENTS)
     wanted = composed.get("experiments")
-    listed = blocks if wanted is None else to_list("experiments", wanted)
+    listed = (
+        [name for name in blocks if _is_asked_for(name, composed)]
+        if wanted is None
+        else to_list("experiments", wanted)
+    )
     for name in listed:
         if not isinstance(name, str) or name not in EXPERIMENTS:
             raise invalid_value("experiments", name, ", ".join(EXPERIMENTS), EXPERIMENTS)
     refuse_repeat("experiments", listed)
     return listed
+
+
+def _is_asked_for(name: str, composed: Mapping[str, Any]) -> bool:
+    """Return whether a run has the key, if any, without which it leaves an experiment out."""
+    key = EXPERIMENTS[name].needs_key if name in EXPERIMENTS else ""
+    own = composed.get(name)
+    return not key or key in composed or (isinstance(own, Mapping) and key in own)
 
 
 def _experiment(
@@ -213,4 +224,6 @@ def _experiment(
         if word not in merged:
             raise ConfigError(f"{name}: {word} is missing; allowed: {known.allowed}")
         settings[word] = check_value(known, merged[word], entries)
+    # What is not drawn has one seed, so that its shards are planned as all others.
+    settings.setdefault("seed", [0])
     return settings

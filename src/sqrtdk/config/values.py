@@ -1,20 +1,26 @@
 """Check one value of a configuration against its key."""
 
 import math
+import os
 import re
 import sys
 from collections import Counter
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from sqrtdk.config.errors import ConfigError, invalid_value, listing
 from sqrtdk.config.yaml_reader import DECIMAL
 from sqrtdk.schema import Key
+from sqrtdk.system.errors import UserError
 
 FACTORS = (1e-15, 1e15)
 """Range of the number of a scale rule at any size of the grid, and of keys of numbers. The squares
 of these numbers, times a variance of up to 1e8, fit into both float types. Beyond this range every
 weight is 1/n_k, or 0 and 1."""
+
+HERE = "SQRTDK_HERE"
+"""Variable with the folder that the user typed the command in, where it is not the current one."""
 
 MOST_NAMES = 100
 """Maximum scale rules or input laws of one experiment, which are lines or panels of figures."""
@@ -55,8 +61,12 @@ def refuse_repeat(key: str, values: list[Any]) -> None:
 
 def check_value(key: Key, value: object, entries: Mapping[str, Mapping[str, Any]]) -> Any:
     """Return a key's checked value: sorted for an axis of numbers, with the entries for names."""
+    if value is None and key.optional:
+        return None
     if not key.axis and isinstance(value, (list, tuple)):
         raise invalid_value(key.name, value, key.allowed)
+    if key.kind == "file":
+        return _files(key, value)
     given = to_list(key.name, value) if key.axis else [value]
     if key.named_in:
         known = entries[key.named_in]
@@ -68,10 +78,16 @@ def check_value(key: Key, value: object, entries: Mapping[str, Mapping[str, Any]
         if len(names) > MOST_NAMES:
             raise ConfigError(f"{key.name}: {len(names)} names; allowed: at most {MOST_NAMES}")
         return {name: known[name] for name in names}
+    checked: list[Any]
     if key.kind == "choice":
-        for item in given:
+        checked = [as_word(item) for item in given]
+        for item in checked:
             if item not in key.choices:
                 raise invalid_value(key.name, item, key.allowed, key.choices)
+    elif key.kind == "text":
+        for item in given:
+            if not isinstance(item, str) or not item:
+                raise invalid_value(key.name, item, key.allowed)
         checked = given
     else:
         read = _whole if key.kind == "whole" else _positive
@@ -97,3 +113,34 @@ def _positive(key: Key, value: object) -> float:
     if not FACTORS[0] <= number <= FACTORS[1]:
         raise invalid_value(key.name, value, f"numbers from {FACTORS[0]:g} to {FACTORS[1]:g}")
     return float(number)
+
+
+def _files(key: Key, value: object) -> dict[str, str]:
+    """Return the SHA-256 of each file by its path, relative to the working directory.
+
+    A text is a path relative to the user's folder, and its content is digested now. A mapping is
+    what this function returned before, from a resolved configuration.
+    """
+    if isinstance(value, Mapping):
+        for path, digest in value.items():
+            if not (isinstance(path, str) and re.fullmatch(r"[0-9a-f]{64}", str(digest))):
+                allowed = f"{key.allowed}, or a mapping from path to SHA-256"
+                raise invalid_value(key.name, f"{path}: {digest}", allowed)
+        if not value or (len(value) > 1 and not key.axis):
+            raise invalid_value(key.name, dict(value), key.allowed)
+        return {str(path): str(digest) for path, digest in value.items()}
+    # Not at the top, because a run without files needs no reader of them.
+    from sqrtdk.tensors.files import content_digest
+
+    found: dict[str, str] = {}
+    for item in to_list(key.name, value):
+        if not isinstance(item, str) or not item or "\0" in item:
+            raise invalid_value(key.name, item, key.allowed)
+        here = os.environ.get(HERE, os.curdir)
+        path = os.path.relpath(os.path.join(here, os.path.expanduser(item)))
+        refuse_repeat(key.name, [*found, path])
+        try:
+            found[path] = content_digest(Path(path))
+        except UserError as error:
+            raise ConfigError(f"{key.name}: {error}; allowed: {key.allowed}") from None
+    return found

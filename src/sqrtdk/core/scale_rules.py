@@ -83,6 +83,18 @@ def integer_sqrt(d_k: float, n_k: int) -> float:
     return 1.0 / math.isqrt(math.floor(d_k))
 
 
+def stated(d_k: float, n_k: int) -> float:
+    """Multiply by the scale that a trained model has, where its file states one.
+
+    Only the experiment `tensors` reads files. Everywhere else, and for a file that states no
+    scale, it is 1/√d_k, the default of PyTorch's attention.
+
+    >>> stated(64, 256)
+    0.125
+    """
+    return power(d_k, n_k, exponent=0.5)
+
+
 quiet = np.errstate(over="ignore", invalid="ignore", divide="ignore")
 """Suppress warnings: non-finite values show in the result, and hidden pairs need none."""
 
@@ -244,6 +256,7 @@ RULES: dict[str, Callable[..., float | ScaleRule]] = {
     "log_length": log_length,
     "d_model": d_model,
     "integer_sqrt": integer_sqrt,
+    "stated": stated,
     "qk_norm": qk_norm,
     "soft_cap": soft_cap,
     "key_norm_sum": key_norm_sum,

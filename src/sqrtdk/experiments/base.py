@@ -70,8 +70,10 @@ class Experiment:
     module whose code the numbers come from. The cells of one slab share their draw over seeds,
     scale rules and `batched_axes`. `scalar_scale_only` is for one that takes only scale rules that
     are one factor of d_k and n_k, `has_exact` for columns that theory has expectations of. One that
-    is not `summarised` is an example, not a sample: keys for all experiments leave its numbers
-    alone. `paired` is for ratios of scale rules that share their draws.
+    is not `summarised` has no sample of seeds. An `example` keeps its numbers: keys for all
+    experiments leave it alone. `paired` is for ratios of scale rules that share their draws. A run
+    without the key `needs_key` leaves the experiment out. `refuse` raises UserError for settings
+    that cannot be measured, before any job starts.
     `companion_of` names the experiment whose target builds this one too. `references` is a template
     of literature for the report, `NAME/FILE`; several experiments may share one.
 
@@ -91,6 +93,8 @@ class Experiment:
     scalar_scale_only: bool = False
     has_exact: bool = False
     summarised: bool = True
+    example: bool = False
+    needs_key: str = ""
     paired: bool = False
     companion_of: str = ""
     tables: tuple[Table, ...] = ()
@@ -99,6 +103,7 @@ class Experiment:
     references: str = ""
     memory: Callable[[Slab], int] | None = None
     seconds: Callable[[Slab], float] | None = None
+    refuse: Callable[[dict[str, Any]], None] | None = None
 
     @property
     def drawn_from(self) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ ORDER = (
     "capacity",
     "score_width",
     "reach",
+    "tensors",
 )
 """The order of the report; experiments that are not listed follow by name."""
 
@@ -50,6 +51,5 @@ def find() -> dict[str, Experiment]:
 
 EXPERIMENTS = find()
 
-EXAMPLES = frozenset(name for name, one in EXPERIMENTS.items() if not one.summarised)
-"""Experiments that are one example, not a sample: keys for all experiments do not change their
-numbers, and nothing is summarized over their seeds."""
+EXAMPLES = frozenset(name for name, one in EXPERIMENTS.items() if one.example)
+"""Experiments that are one example: keys for all experiments do not change their numbers."""

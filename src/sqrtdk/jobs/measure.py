@@ -31,8 +31,10 @@ def check_slab(slab: Row, keys: Sequence[Key]) -> None:
         value = slab.get(key.name)
         values = value if isinstance(value, list) else [value]
         right = (
-            isinstance(value, dict) if key.named_in else _are(values, SHAPES.get(key.kind, (str,)))
-        )
+            isinstance(value, dict)
+            if key.named_in or key.kind == "file"
+            else _are(values, SHAPES.get(key.kind, (str,)))
+        ) or (key.optional and value is None)
         if key.name != "seed" and not right:
             shown = errors.shorten(value)
             raise errors.UserError(f"{key.name}: {shown} is not allowed; allowed: {key.allowed}")

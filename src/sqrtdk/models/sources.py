@@ -148,7 +148,7 @@ def picture(text: str) -> np.ndarray:
 
 
 def _recogniser_layers() -> list[Layers]:
-    from sqrtdk.models.onnx_taps import OnnxModel
+    from sqrtdk.tensors.onnx_taps import OnnxModel
 
     model = OnnxModel(recogniser())
     return [[(q[0], k[0]) for q, k in model.run({"x": picture(line)})[1]] for line in LINES]

@@ -10,7 +10,7 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -171,8 +171,10 @@ def digests(paths: Iterable[Path], folder: Path) -> dict[str, str]:
     return result
 
 
-def provenance(command: str, paths: Iterable[Path], folder: Path) -> dict[str, Any]:
-    """Return the whole record."""
+def provenance(
+    command: str, paths: Iterable[Path], folder: Path, inputs: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return the whole record; `inputs` has the SHA-256 of each file of the user that was read."""
     return {
         "command": without_folders(command),
         "time_utc": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
@@ -184,5 +186,6 @@ def provenance(command: str, paths: Iterable[Path], folder: Path) -> dict[str, A
         "blas": blas(),
         "blas_threads": os.environ.get("OPENBLAS_NUM_THREADS", "not set"),
         "machine": machine(),
+        **({"inputs_sha256": dict(inputs)} if inputs else {}),
         "sha256": digests(paths, folder),
     }

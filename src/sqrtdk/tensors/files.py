@@ -1,6 +1,6 @@
 """Read queries and keys from a file: pair its tensors, and reject unusable ones.
 
-Reads `.safetensors`, `.npz`, and `.npy`, one tensor at a time. A file may hold many layers; the
+Reads `.safetensors`, `.npz` and `.npy`, one tensor at a time. A file may hold many layers; the
 tensors of a layer are found by their names. Nothing here measures.
 """
 
@@ -20,6 +20,7 @@ from safetensors import SafetensorError, safe_open
 from sqrtdk.system.errors import UserError, one_line
 
 PATTERNS = (
+    ("layer{layer}.input{input}.q", "layer{layer}.input{input}.k"),
     ("layer{layer}.q", "layer{layer}.k"),
     # TransformerLens: after the rotary embedding where there is one. `hook_q` is before it.
     ("blocks.{layer}.attn.hook_rot_q", "blocks.{layer}.attn.hook_rot_k"),
@@ -42,13 +43,19 @@ CONVERT = (
 """The two lines that turn a file of torch.save into one that is read."""
 
 
+STATED = ("scale", "is_causal", "window", "softcap")
+"""What a file may state about its model: in the metadata of a `.safetensors`, and in an `.npz` as
+arrays of one number with these names. The meanings are those of `measurement.measure`."""
+
+
 @dataclass(frozen=True)
 class Pair:
-    """The queries and keys of one layer, by the names of their tensors."""
+    """The queries and keys of one layer for one input, by the names of their tensors."""
 
     layer: str
     q: str
     k: str
+    input: str = ""
 
 
 class TensorFile:
@@ -78,7 +85,7 @@ class TensorFile:
         if size == 0:
             raise UserError(f"{path} is empty")
         with self._refused():
-            self.names, self._read = READERS[path.suffix](path)
+            self.names, self._read, self.stated = READERS[path.suffix](path)
 
     def read(self, name: str) -> np.ndarray:
         """Return one tensor, float16 and bfloat16 as they are. Raises UserError."""
@@ -117,7 +124,8 @@ def pairs(file: TensorFile, q: str | None = None, k: str | None = None) -> list[
     """Return the layers of a file in the order of their numbers.
 
     Without `q` and `k`, by the first of `PATTERNS` that fits. Otherwise these are patterns of the
-    names, such as `model.{layer}.query`; `{layer}` stands for a number or a word.
+    names, such as `model.{layer}.query`; `{layer}` stands for a number or a word, and so does
+    `{input}`, for several inputs of one model.
     Raises UserError where nothing fits, or a tensor has no partner.
     """
     if (q is None) != (k is None):
@@ -125,15 +133,17 @@ def pairs(file: TensorFile, q: str | None = None, k: str | None = None) -> list[
     wanted = PATTERNS if q is None or k is None else ((q, k),)
     for of_q, of_k in wanted:
         queries, keys = _matching(file.names, of_q), _matching(file.names, of_k)
-        for layer in queries.keys() ^ keys.keys():
-            given = queries.get(layer) or keys[layer]
-            partner = (of_k if layer in queries else of_q).replace("{layer}", layer)
+        for at in queries.keys() ^ keys.keys():
+            given = queries.get(at) or keys[at]
+            partner = of_k if at in queries else of_q
+            for word, found in zip(WORDS, at, strict=True):
+                partner = partner.replace(f"{{{word}}}", found)
             raise UserError(
                 f"{file.path}: {given!r} has no partner {partner!r}{_near(file, partner)}"
             )
         if queries:
-            order = sorted(queries, key=_by_number)
-            return [Pair(layer, queries[layer], keys[layer]) for layer in order]
+            order = sorted(queries, key=lambda at: tuple(map(_by_number, at)))
+            return [Pair(at[0], queries[at], keys[at], at[1]) for at in order]
     names = ", ".join(sorted(file.names)[:6]) or "no tensor"
     looked = " or ".join(of_q for of_q, _ in wanted)
     more = f" and {len(file.names) - 6} more" if len(file.names) > 6 else ""
@@ -145,13 +155,15 @@ def pairs(file: TensorFile, q: str | None = None, k: str | None = None) -> list[
     raise UserError(f"{file.path} has no tensor {looked}; it has {names}{more}")
 
 
-def heads(file: TensorFile, pair: Pair) -> tuple[np.ndarray, np.ndarray]:
+def heads(file: TensorFile, pair: Pair, layout: str | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Return the queries and keys of a layer, [batch, heads, n, d] in float32 or float64.
 
+    `layout` is "bhnd", or "bnhd" where the sequence comes before the heads; without it, the names
+    of TransformerLens decide.
     Raises UserError, with file, tensor and place, for tensors that are not floating point, do
     not fit each other, or hold NaN or an infinity.
     """
-    q, k = (_checked(file, name) for name in (pair.q, pair.k))
+    q, k = (_checked(file, name, layout) for name in (pair.q, pair.k))
     where = f"{file.path}: {pair.q!r} {list(q.shape)} and {pair.k!r} {list(k.shape)}"
     if q.shape[0] != k.shape[0] or q.shape[3] != k.shape[3]:
         raise UserError(f"{where} must agree in batch and head dimension, as [batch, heads, n, d]")
@@ -160,7 +172,7 @@ def heads(file: TensorFile, pair: Pair) -> tuple[np.ndarray, np.ndarray]:
     return q, k
 
 
-def _checked(file: TensorFile, name: str) -> np.ndarray:
+def _checked(file: TensorFile, name: str, layout: str | None) -> np.ndarray:
     found = file.read(name)
     where = f"{file.path}: {name!r}"
     if found.dtype.name not in FLOATS:
@@ -175,24 +187,28 @@ def _checked(file: TensorFile, name: str) -> np.ndarray:
     broken = np.argwhere(~np.isfinite(wide))
     if len(broken):
         place = broken[0].tolist()
-        count = f"{len(broken)} of its numbers are not finite"
+        verb = "is" if len(broken) == 1 else "are"
+        count = f"{len(broken)} of its numbers {verb} not finite"
         raise UserError(f"{where} is {wide[tuple(place)]} at {place}; {count}")
-    if SEQUENCE_FIRST.search(name):
+    if layout == "bnhd" or (layout is None and SEQUENCE_FIRST.search(name)):
         wide = np.swapaxes(wide, -3, -2)
     return wide.reshape((1,) * (4 - wide.ndim) + wide.shape)
 
 
-def _matching(names: tuple[str, ...], pattern: str) -> dict[str, str]:
-    """Return the names that a pattern fits, by layer; the layer is empty without `{layer}`."""
-    head, _, tail = pattern.partition("{layer}")
-    exact = "{layer}" not in pattern
-    rule = re.compile(
-        re.escape(pattern) if exact else f"{re.escape(head)}(?P<layer>[^/]+?){re.escape(tail)}"
-    )
+WORDS = ("layer", "input")
+"""What a pattern of names may hold in braces, once."""
+
+
+def _matching(names: tuple[str, ...], pattern: str) -> dict[tuple[str, str], str]:
+    """Return the names that a pattern fits, by layer and input; empty where it has no such word."""
+    rule = re.escape(pattern)
+    for word in WORDS:
+        rule = rule.replace(re.escape(f"{{{word}}}"), f"(?P<{word}>[^/]+?)", 1)
+    found = ((re.fullmatch(rule, name), name) for name in names)
     return {
-        found.groupdict().get("layer", ""): name
-        for name in names
-        if (found := rule.fullmatch(name))
+        (at.groupdict().get("layer", ""), at.groupdict().get("input", "")): name
+        for at, name in found
+        if at
     }
 
 
@@ -210,13 +226,29 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-Reader = tuple[tuple[str, ...], Callable[[str], np.ndarray]]
+def content_digest(path: Path) -> str:
+    """Return the SHA-256 of a file; of a `.npy`, that of the digests of all files read with it.
+
+    Raises UserError where there is no file.
+    """
+    try:
+        if path.suffix != ".npy":
+            return _sha256(path)
+        found = TensorFile(path).digests()
+    except OSError as error:
+        raise UserError(one_line(error)) from None
+    return hashlib.sha256("".join(f"{name}:{found[name]}" for name in found).encode()).hexdigest()
+
+
+Reader = tuple[tuple[str, ...], Callable[[str], np.ndarray], dict[str, str]]
 
 
 def _safetensors(path: Path) -> Reader:
     file = safe_open(path, framework="np")
     # safetensors has no types.
-    return tuple(file.keys()), file.get_tensor  # type: ignore[no-untyped-call]
+    stated = file.metadata() or {}  # type: ignore[no-untyped-call]
+    names = tuple(file.keys())  # type: ignore[no-untyped-call]
+    return names, file.get_tensor, {name: stated[name] for name in STATED if name in stated}
 
 
 def _npz(path: Path) -> Reader:
@@ -227,13 +259,15 @@ def _npz(path: Path) -> Reader:
 
     # Opened here, because np.load leaves a damaged file open.
     with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-        return tuple(file.files), read
+        numbers = {name: np.squeeze(file[name]) for name in STATED if name in file.files}
+        stated = {name: str(one.item()) for name, one in numbers.items() if one.ndim == 0}
+        return tuple(name for name in file.files if name not in stated), read, stated
 
 
 def _npy(path: Path) -> Reader:
     """Return the file and its siblings with the same pattern: `layer0.q.npy`, `layer0.k.npy`."""
     names = tuple(_siblings(path))
-    return names, lambda name: np.load(path.parent / f"{name}.npy", allow_pickle=False)
+    return names, lambda name: np.load(path.parent / f"{name}.npy", allow_pickle=False), {}
 
 
 def _siblings(path: Path) -> Iterator[str]:

@@ -23,6 +23,7 @@ from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.jobs import exact_curves, merge
 from sqrtdk.storage import atomic, code_digest, guards, planning, shard_files
 from sqrtdk.system import disk, interrupts, lock, memory, stdio, threads
+from sqrtdk.system.errors import UserError
 from sqrtdk.theory import points as theory_points
 from sqrtdk.workflow import progress, recovery
 from sqrtdk.workflow.arguments import entries
@@ -58,7 +59,7 @@ class Workflow:
             self.name = self.run.name
             self.folder = RESULTS / self.name
             self._changed = self._check_what_is_there(files)
-        except errors.ConfigError as error:
+        except UserError as error:
             # Not WorkflowError, because Snakemake would add lines about its own files.
             sys.exit(f"sqrtdk: {error}")
         except OSError as error:

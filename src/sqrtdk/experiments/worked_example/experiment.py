@@ -13,6 +13,7 @@ EXPERIMENT = Experiment(
     cells=measure.cells,
     scalar_scale_only=True,
     summarised=False,
+    example=True,
     memory=measure.memory,
     seconds=measure.seconds,
     figures=(

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sqrtdk.models.onnx_taps import OnnxModel
 from sqrtdk.system.errors import UserError
+from sqrtdk.tensors.onnx_taps import OnnxModel
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")

@@ -1,0 +1,1 @@
+"""Queries and keys of a trained model, measured head by head."""

@@ -1,0 +1,247 @@
+"""The heads of a file of queries and keys: rows, addresses of shards, and what is refused."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import by_hand, snakemake
+from safetensors.numpy import save_file
+
+import sqrtdk as sq
+from sqrtdk.config import compose, resolve
+from sqrtdk.config.errors import ConfigError
+from sqrtdk.config.run import Run
+from sqrtdk.experiments import cells
+from sqrtdk.experiments.tensors import measure as tensors
+from sqrtdk.jobs import merge
+from sqrtdk.storage import planning
+from sqrtdk.system.errors import UserError
+
+H, KEY_HEADS, N, D = 4, 2, 11, 7
+
+
+def drawn(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng((seed, *shape)).standard_normal(shape).astype(np.float32)
+
+
+LAYERS = {
+    f"layer{i}.{x}": drawn(h, N, D, seed=i) * (i + 1)
+    for i in (0, 2, 10)
+    for x, h in (("q", H), ("k", KEY_HEADS))
+}
+
+
+def saved(folder: Path, name: str = "qk.npz", **more: Any) -> str:
+    path = folder / name
+    if path.suffix == ".safetensors":
+        save_file(LAYERS, path, {key: str(value) for key, value in more.items()})
+    else:
+        np.savez(path, **LAYERS, **{key: np.array(value) for key, value in more.items()})
+    return str(path)
+
+
+def composed(path: str | list[str], **values: Any) -> Run:
+    return compose.compose([], {"experiments": "tensors", "path": path, **values})
+
+
+def rows(path: str, **values: Any) -> pd.DataFrame:
+    settings = composed(path, **values).settings["tensors"]
+    found = [
+        row
+        for slab in planning.slabs(settings)
+        for row in cells.measure_cells(tensors.cells(slab | {"seeds": [0, 1]}), tensors.COLUMNS)
+    ]
+    return pd.DataFrame(found)
+
+
+def test_rows_are_those_of_measure_for_each_layer_head_and_scale(tmp_path: Path) -> None:
+    table = rows(saved(tmp_path), is_causal="on", window=5, scaling=["off", "on", "inverse"])
+    assert list(table.columns) == [
+        *(name for name in table.columns if name in ("path", "layer", "input")),
+        *table.columns[3:],
+    ]
+    assert len(table) == 3 * H * 3
+    for layer in (0, 2, 10):
+        q, k = LAYERS[f"layer{layer}.q"], LAYERS[f"layer{layer}.k"]
+        scale = {"off": 1.0, "on": D**-0.5, "inverse": 1 / D}
+        wanted = sq.measure(q, k, scale=scale, is_causal=True, window=5)
+        found = table[table["layer"] == layer].reset_index(drop=True)
+        # The same function on the same arrays: every digit.
+        pd.testing.assert_frame_equal(found[list(wanted.columns)], wanted, check_exact=True)
+
+
+@pytest.mark.parametrize("name", ["qk.npz", "qk.safetensors"])
+def test_what_a_file_states_holds_unless_the_configuration_says_otherwise(
+    tmp_path: Path, name: str
+) -> None:
+    path = saved(tmp_path, name, scale=0.3, is_causal=True, window=4, softcap=2.0)
+    stated = rows(path, scaling=["model"])
+    q, k = LAYERS["layer2.q"], LAYERS["layer2.k"]
+    wanted = sq.measure(q, k, scale=0.3, is_causal=True, window=4, softcap=2.0)
+    found = stated[stated["layer"] == 2].reset_index(drop=True)
+    for column in ("scale", "visible_keys", "logit_std", "max_weight", "cap_factor"):
+        assert found[column].tolist() == wanted[column].tolist()
+    given = rows(path, scaling=["model"], model_scale=0.5, is_causal=False, window=9, softcap=1e4)
+    assert set(given["scale"]) == {0.5}
+    # Query i sees the keys i - 9 to i + 9 of 11.
+    seen = np.mean([min(N - 1, i + 9) - max(0, i - 9) + 1 for i in range(N)])
+    assert given["visible_keys"].tolist() == pytest.approx([seen] * len(given))
+    # tanh x ≈ x - x³/3, and no logit is near a hundredth of the cap.
+    assert given["cap_factor"].min() > 0.999
+
+
+def test_a_model_that_states_no_scale_has_that_of_pytorch(tmp_path: Path) -> None:
+    table = rows(saved(tmp_path), scaling=["on", "model"])
+    of = {name: part.reset_index(drop=True) for name, part in table.groupby("scaling")}
+    assert of["model"]["scale"].tolist() == of["on"]["scale"].tolist()
+
+
+def test_several_inputs_of_a_model_are_told_apart(tmp_path: Path) -> None:
+    arrays = {
+        f"layer{i}.input{j}.{x}": drawn(1, 5 + j, D, seed=10 * i + j)
+        for i in (0, 1) for j in (0, 1) for x in "qk"
+    }  # fmt: skip
+    np.savez(tmp_path / "qk.npz", **arrays)
+    table = rows(str(tmp_path / "qk.npz"), scaling="on")
+    assert list(zip(table["layer"], table["input"], table["visible_keys"], strict=True)) == [
+        (0, "0", 5), (0, "1", 6), (1, "0", 5), (1, "1", 6),
+    ]  # fmt: skip
+
+
+def test_names_and_layout_may_be_given(tmp_path: Path) -> None:
+    q, k = drawn(N, H, D), drawn(N, H, D, seed=1)
+    np.savez(tmp_path / "x.npz", **{"enc.a.query": q, "enc.a.key": k})
+    table = rows(
+        str(tmp_path / "x.npz"),
+        q_name="enc.{layer}.query", k_name="enc.{layer}.key", layout="bnhd", scaling="on",
+    )  # fmt: skip
+    wanted = sq.measure(q.swapaxes(0, 1), k.swapaxes(0, 1))
+    assert table["logit_std"].tolist() == wanted["logit_std"].tolist()
+    assert set(table["tensor"]) == {"enc.a.query"}
+
+
+def shard_of(path: str, folder: Path) -> str:
+    plan = merge.plan_of(composed(path), "tensors", folder / "shards")
+    (shard,) = plan.shards
+    return shard.name
+
+
+def test_a_changed_file_is_measured_again_and_an_unchanged_one_is_not(tmp_path: Path) -> None:
+    path = saved(tmp_path)
+    first = shard_of(path, tmp_path)
+    os.utime(path, (0, 0))
+    assert shard_of(path, tmp_path) == first
+    saved(tmp_path, is_causal=True)
+    assert shard_of(path, tmp_path) != first
+
+
+def test_a_file_that_changes_during_a_run_is_not_measured(tmp_path: Path) -> None:
+    path = saved(tmp_path)
+    (slab,) = planning.slabs(composed(path).settings["tensors"])
+    saved(tmp_path, is_causal=True)
+    with pytest.raises(UserError, match=r"qk\.npz has SHA-256 .*; this job is for"):
+        list(tensors.cells(slab | {"seeds": [0, 1]}))
+
+
+def test_a_resolved_configuration_needs_the_file_no_more(tmp_path: Path) -> None:
+    path = saved(tmp_path)
+    run = composed(path)
+    (tmp_path / "config.yaml").write_text(run.to_yaml(), encoding="utf-8")
+    Path(path).unlink()
+    assert resolve.load(tmp_path / "config.yaml") == run
+
+
+def test_paths_are_relative_to_the_folder_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved(tmp_path)
+    (tmp_path / "project").mkdir()
+    monkeypatch.chdir(tmp_path / "project")
+    assert list(composed("../qk.npz").settings["tensors"]["path"]) == ["../qk.npz"]
+    monkeypatch.setenv("SQRTDK_HERE", str(tmp_path))
+    assert list(composed("qk.npz").settings["tensors"]["path"]) == ["../qk.npz"]
+
+
+def test_a_run_has_the_experiment_only_if_it_is_asked_for(tmp_path: Path) -> None:
+    path = saved(tmp_path)
+    assert "tensors" not in compose.compose(["grid=smoke"], {}).settings
+    assert {"scaling", "tensors"} < compose.compose(["grid=smoke"], {"path": path}).settings.keys()
+    own = {"tensors": {"path": path, "scaling": "on"}}
+    assert {"scaling", "tensors"} < compose.compose(["grid=smoke"], own).settings.keys()
+    with pytest.raises(ConfigError, match="tensors: path is missing; allowed: the path of a file"):
+        compose.compose([], {"experiments": "tensors"})
+
+
+def test_a_scale_rule_that_is_no_factor_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"scaling: 'qk_norm' is not allowed; allowed: for ten"):
+        composed(saved(tmp_path), scaling=["qk_norm"])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("qk.pt", b"x", "pickles are not read"),
+        ("qk.npz", b"", "is empty"),
+        ("qk.npz", b"PK\3\4", "cannot be read"),
+        ("qk.safetensors", b"\1\0\0\0\0\0\0\0", "cannot be read"),
+        ("qk.gguf", b"GGUF", "allowed endings"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_refused_before_any_job(
+    tmp_path: Path, name: str, content: bytes, said: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError, match=said) as refused:
+        composed(str(tmp_path / name))
+    assert name in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"scale": "one"}, "its scale is 'one'; allowed: finite numbers"),
+        ({"is_causal": "maybe"}, "its is_causal is 'maybe'; allowed: true or false"),
+        ({"window": -2}, "its window is '-2'; allowed: whole numbers from 0"),
+        ({"softcap": 0}, "its softcap is '0'; allowed: finite numbers above 0"),
+    ],
+)
+def test_what_a_file_states_wrongly_is_refused(
+    tmp_path: Path, more: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(UserError) as refused:
+        composed(saved(tmp_path, "qk.safetensors", **more))
+    assert said in str(refused.value)
+
+
+def test_a_mistake_in_a_file_is_one_line_by_hand_and_in_the_pipeline(tmp_path: Path) -> None:
+    broken = LAYERS["layer0.q"].copy()
+    broken[1, 2, 3] = np.nan
+    np.savez(tmp_path / "nan.npz", **(LAYERS | {"layer0.q": broken}))
+    said = "sqrtdk: nan.npz: 'layer0.q' is nan at [0, 1, 2, 3]; 1 of its numbers is not finite"
+    by = by_hand(tmp_path, "experiments=tensors", "path=nan.npz")
+    assert (by.returncode, by.stdout, by.stderr.strip()) == (2, "", said.replace("[0, ", "["))
+    given = ("--config", "experiments=tensors", "path=nan.npz", "name=mine")
+    ran = snakemake(tmp_path, *given)
+    assert ran.returncode != 0
+    assert said.replace("[0, ", "[") in ran.stderr.splitlines()
+    assert "Traceback" not in ran.stderr
+    assert not list((tmp_path / "results/shards").glob("*/*.csv"))
+
+
+def test_the_pipeline_writes_the_digest_of_the_file_into_provenance(tmp_path: Path) -> None:
+    saved(tmp_path, is_causal=True)
+    given = ("--config", "experiments=tensors", "path=qk.npz", "name=mine")
+    ran = snakemake(tmp_path, *given)
+    assert ran.returncode == 0, ran.stderr
+    run = sq.load_run(tmp_path / "results/mine")
+    record = json.loads((run.folder / "provenance.json").read_text(encoding="utf-8"))
+    assert record["inputs_sha256"] == run.config.settings["tensors"]["path"]
+    assert len(run.tables["tensors/runs"]) == 3 * H * 3
+    by = by_hand(tmp_path, "experiments=tensors", "path=qk.npz", "out=rows.csv")
+    assert by.returncode == 0, by.stderr
+    assert (tmp_path / "rows.csv").read_bytes() == (run.folder / "tensors/runs.csv").read_bytes()
