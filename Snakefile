@@ -27,14 +27,8 @@ if not Path(sqrtdk.__file__).samefile(SOURCE / "sqrtdk" / "__init__.py"):
     )
 
 try:
-    from sqrtdk.workflow.targets import (
-        PARTS,
-        Workflow,
-        benchmarks,
-        code,
-        pages,
-        reference,
-    )
+    from sqrtdk.workflow.code_files import PARTS, benchmarks, code, pages
+    from sqrtdk.workflow.targets import Workflow
 
     flow = Workflow(config, workflow.configfiles)
 except ModuleNotFoundError as error:

@@ -31,7 +31,7 @@ from sqrtdk.report import dictionary
 from sqrtdk.storage import frames, guards, shard_files, tables
 from sqrtdk.system import errors
 from sqrtdk.workflow import parser as workflow_parser
-from sqrtdk.workflow import targets
+from sqrtdk.workflow import request
 
 WORDS = (
     *sorted(keys.flat_keys()), *EXPERIMENTS, *keys.RUN_KEYS, *entries.FORMULAS,
@@ -93,7 +93,7 @@ def of_values(rng: random.Random, folder: Path) -> None:
 def of_command(rng: random.Random, folder: Path) -> None:
     """Compose everything that `--config` may give, including Hydra's grammar."""
     given = {rng.choice(WORDS): value(rng) for _ in range(rng.randint(0, 2))}
-    targets.compose(given | {"hydra": words(rng)}, (), ["--config", words(rng)])
+    request.compose(given | {"hydra": words(rng)}, (), ["--config", words(rng)])
 
 
 YAML = (

@@ -95,9 +95,8 @@ rule verify:
     "Compare the run's numbers with those that the project's own machine had."
     input:
         config=rules.write_config.output,
-        runs=flow.verified(),
+        compared=flow.verified(),
         code=code("sqrtdk.jobs.verify"),
-        reference=reference(),
     log:
         f"{flow.folder}/logs/verify.log",
     conda:

@@ -17,7 +17,7 @@ from sqrtdk.config import yaml_reader
 from sqrtdk.config.errors import ConfigError
 from sqrtdk.system.errors import UserError
 from sqrtdk.workflow import arguments
-from sqrtdk.workflow.targets import compose
+from sqrtdk.workflow.request import compose
 
 RULE = "rules that are one factor of d_k and n_k"
 DECIMAL = "numbers in decimal digits without leading zeros"

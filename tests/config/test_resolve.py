@@ -15,7 +15,7 @@ from sqrtdk.config import values as config_values
 from sqrtdk.config.errors import ConfigError
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.schema import Key
-from sqrtdk.workflow.targets import compose
+from sqrtdk.workflow.request import compose
 
 GRID = ("grid=smoke",)
 

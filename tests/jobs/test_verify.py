@@ -10,8 +10,9 @@ from conftest import Run, process
 from sqrtdk.config import compose
 from sqrtdk.experiments import cells
 from sqrtdk.experiments.scaling import measure as scaling
+from sqrtdk.experiments.scaling.experiment import EXPERIMENT
 from sqrtdk.jobs import verify
-from sqrtdk.storage import atomic, code_digest, tables
+from sqrtdk.storage import atomic, tables
 
 RULES = {
     "off": {"rule": "constant", "value": 1},
@@ -52,8 +53,13 @@ def configured(folder: Path, *overrides: str) -> None:
     (folder / "config.yaml").write_text(run.to_yaml(), encoding="utf-8")
 
 
+def compared(rows: list[tables.Row]) -> verify.Verification:
+    reference = verify.read_rows(EXPERIMENT.reference_file, scaling.COLUMNS)
+    return verify.compare(rows, reference, scaling.COLUMNS)
+
+
 def test_todays_code_reproduces_the_reference(measured: list[tables.Row]) -> None:
-    found = verify.compare(measured, verify.read_rows(code_digest.REFERENCE))
+    found = compared(measured)
     assert found.differ == []
     assert found.lacking == 0
     assert found.agree == found.cells * (len(scaling.COLUMNS) - 7) == 32 * 40
@@ -88,7 +94,7 @@ def test_a_run_with_other_cells_has_nothing_to_compare(
     assert done.returncode == 1
     assert "has none of the cells of the reference" in done.stderr
     some = [*measured[:5], *others]
-    found = verify.compare(some, verify.read_rows(code_digest.REFERENCE))
+    found = compared(some)
     assert (found.cells, found.lacking) == (5, 27)
 
 

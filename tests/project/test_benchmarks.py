@@ -12,7 +12,7 @@ from benchmarks import contestants, measure, page, slabs
 from benchmarks.contestants import Case
 from sqrtdk.core.attention import attention
 from sqrtdk.core.gradients import gradients
-from sqrtdk.workflow import targets
+from sqrtdk.workflow import code_files
 
 CASE = Case(48, 3, "float64")
 
@@ -78,7 +78,7 @@ def test_no_process_of_the_benchmarks_has_more_than_one_blas_thread():
 
 
 def test_the_parts_are_those_that_the_workflow_asks_for():
-    assert tuple(measure.PARTS) == targets.PARTS
+    assert tuple(measure.PARTS) == code_files.PARTS
 
 
 def test_memory_is_that_of_the_slab_beyond_the_imports():

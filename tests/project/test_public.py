@@ -110,7 +110,7 @@ def test_a_job_computes_with_one_thread_whatever_its_environment_says(
 
 def test_the_pipeline_gives_its_jobs_one_thread() -> None:
     program = (
-        "import os; from sqrtdk.workflow import targets; targets._prepare_jobs(); "
+        "import os; from sqrtdk.workflow import environment; environment.prepare_jobs(); "
         f"print(*(os.environ[name] for name in {threads.VARIABLES}))"
     )
     assert set(python("-c", program).split()) == {"1"}

@@ -66,13 +66,8 @@ def test_any_other_change_is_noticed(tmp_path: Path, old: str, new: str, measure
     assert before != after
 
 
-@pytest.mark.parametrize(
-    ("old", "new"), [("-0.5", "-0.25"), ("main(1)", "main(2)"), ("Meaning.", "Other meaning.")]
-)
-def test_what_only_writes_or_explains_is_no_part_of_what_is_measured(
-    tmp_path: Path, old: str, new: str
-) -> None:
-    other = PLAIN.replace(old, new)
+def test_what_explains_a_column_is_no_part_of_what_is_measured(tmp_path: Path) -> None:
+    other = PLAIN.replace("Meaning.", "Other meaning.")
     assert digest(tmp_path, other, measured=True) == digest(tmp_path, PLAIN, measured=True)
     assert digest(tmp_path, other) != digest(tmp_path, PLAIN)
 

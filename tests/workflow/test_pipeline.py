@@ -22,7 +22,7 @@ from registered import BUILT, FIGURES
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.experiments.scaling import measure as scaling
 from sqrtdk.storage import atomic, code_digest
-from sqrtdk.workflow import targets
+from sqrtdk.workflow import code_files
 
 TINY = ("d_k=[1,4]", "n_k=4", "n_q=3", "seeds=2")
 # Which profile it reads, and that it builds the graph.
@@ -530,7 +530,7 @@ def test_the_code_of_a_job_is_that_of_all_modules_that_it_loads(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for names in (("sqrtdk.jobs.draw",), ("sqrtdk.jobs.draw", "sqrtdk.experiments.reach.figures")):
-        text = Path(targets.code(*names)).read_text(encoding="utf-8")
+        text = Path(code_files.code(*names)).read_text(encoding="utf-8")
         assert text.splitlines() == [code_digest.digest(name) for name in names]
 
 

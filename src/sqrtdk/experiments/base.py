@@ -6,12 +6,16 @@ figures, questions and derived tables are modules of the same folder, loaded by 
 """
 
 import importlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from sqrtdk.experiments.cells import Cell
 from sqrtdk.schema import Column, Key
+
+FOLDER = Path(__file__).resolve().parent
+"""The folder of the experiments' folders."""
 
 Slab = dict[str, Any]
 """What one shard job measures: seeds, sizes and the entries of scale rules and input laws."""
@@ -63,6 +67,17 @@ class Pivot:
 
 
 @dataclass(frozen=True)
+class Reference:
+    """Rows of runs.csv that the project's own machine measured, in the file `reference.csv`.
+
+    `settings` are those behind them that no column has: the entry of each name, and the keys
+    without an axis.
+    """
+
+    settings: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
 class Experiment:
     """Everything that the engines know of an experiment.
 
@@ -101,9 +116,15 @@ class Experiment:
     figures: tuple[Figure, ...] = ()
     pivot: Pivot = Pivot()
     references: str = ""
+    reference: Reference | None = None
     memory: Callable[[Slab], int] | None = None
     seconds: Callable[[Slab], float] | None = None
     refuse: Callable[[dict[str, Any]], None] | None = None
+
+    @property
+    def reference_file(self) -> Path:
+        """Return the path of the numbers that `snakemake verify` compares a run with."""
+        return FOLDER / self.name / "reference.csv"
 
     @property
     def drawn_from(self) -> tuple[str, ...]:

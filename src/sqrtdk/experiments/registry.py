@@ -1,8 +1,6 @@
 """Register every experiment under its name, which is also its file in conf/experiment/."""
 
-from pathlib import Path
-
-from sqrtdk.experiments.base import Experiment, load
+from sqrtdk.experiments.base import FOLDER, Experiment, load
 from sqrtdk.system import errors, stdio
 
 ORDER = (
@@ -22,8 +20,6 @@ ORDER = (
 
 LEFT_OUT: set[str] = set()
 """Names of experiments that cannot be imported."""
-
-FOLDER = Path(__file__).resolve().parent
 
 
 def rank(names: tuple[str, ...], name: str) -> tuple[int, str]:

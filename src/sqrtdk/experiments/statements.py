@@ -7,8 +7,8 @@ from typing import Any
 from sqrtdk.claims import chapter
 from sqrtdk.claims.claim import Claim
 from sqrtdk.claims.question import Question
-from sqrtdk.experiments.base import load
-from sqrtdk.experiments.registry import EXPERIMENTS, FOLDER, rank
+from sqrtdk.experiments.base import FOLDER, load
+from sqrtdk.experiments.registry import EXPERIMENTS, rank
 from sqrtdk.system import errors, stdio
 
 

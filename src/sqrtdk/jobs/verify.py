@@ -1,19 +1,19 @@
 """Compare a run with the numbers that the project's own machine measured: `snakemake verify`.
 
-The reference has cells of `scaling` from the smoke grid, which are also cells of the default grid.
-A run with other sizes or seeds has fewer of them, or none.
+An experiment's `reference` has cells of the smoke grid, which are also cells of the default grid. A
+run with other sizes or seeds has fewer of them, or none.
 """
 
 import math
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from sqrtdk.config import errors, resolve
-from sqrtdk.experiments.scaling.measure import COLUMNS
+from sqrtdk.experiments.registry import EXPERIMENTS
+from sqrtdk.schema import Column
 from sqrtdk.storage import frames, tables
-from sqrtdk.storage.code_digest import REFERENCE
 from sqrtdk.system import command_line
 from sqrtdk.system import errors as system_errors
 
@@ -21,15 +21,6 @@ RTOL = 1e-11
 """Largest relative difference that counts as agreement. Other BLAS kernels and other exponentials
 (tested on three generations of processors) changed these numbers by at most 1.2e-13, most of all
 the quantiles of saturated rows. A mistake changes them by far more."""
-
-
-REFERENCE_RULES = {
-    "off": {"rule": "constant", "value": 1},
-    "on": {"rule": "power", "exponent": 0.5, "multiplier": 1.0},
-}
-LAW = {"law": "gaussian"}
-D_V = 64
-"""The d_v of the reference, which is in none of its columns."""
 
 
 class Difference(NamedTuple):
@@ -50,11 +41,13 @@ class Verification(NamedTuple):
     lacking: int
 
 
-def compare(rows: Iterable[Mapping[str, Any]], reference: Iterable[tables.Row]) -> Verification:
+def compare(
+    rows: Iterable[tables.Row], reference: Iterable[tables.Row], columns: Sequence[Column]
+) -> Verification:
     """Compare the rows of a run with the reference's rows of the same cells."""
-    axes = tables.axes_of(COLUMNS)
-    metrics = [column.name for column in COLUMNS if not column.axis]
-    known = {axes(dict(row)): row for row in rows}
+    axes = tables.axes_of(columns)
+    metrics = [column.name for column in columns if not column.axis]
+    known = {axes(row): row for row in rows}
     agree, cells, lacking = 0, 0, 0
     differ = []
     for expected in reference:
@@ -63,7 +56,7 @@ def compare(rows: Iterable[Mapping[str, Any]], reference: Iterable[tables.Row]) 
             lacking += 1
             continue
         cells += 1
-        cell = " ".join(f"{c.name}={expected[c.name]}" for c in COLUMNS if c.axis)
+        cell = " ".join(f"{c.name}={expected[c.name]}" for c in columns if c.axis)
         for name in metrics:
             one, other = float(found[name]), float(expected[name])
             both_empty = math.isnan(one) and math.isnan(other)
@@ -74,51 +67,72 @@ def compare(rows: Iterable[Mapping[str, Any]], reference: Iterable[tables.Row]) 
     return Verification(agree, differ, cells, lacking)
 
 
-def read_rows(path: Path) -> list[tables.Row]:
-    """Return the rows of a table of `scaling`. Raises TableError for other columns."""
-    table = frames.read(path, COLUMNS)
-    names = [column.name for column in COLUMNS]
+def read_rows(path: Path, columns: Sequence[Column]) -> list[tables.Row]:
+    """Return the rows of a table. Raises TableError for other columns."""
+    table = frames.read(path, columns)
+    names = [column.name for column in columns]
     return [dict(zip(names, row, strict=True)) for row in table.itertuples(index=False, name=None)]
 
 
-def comparable(settings: Mapping[str, Any], reference: Iterable[tables.Row]) -> list[tables.Row]:
+def comparable(
+    settings: Mapping[str, Any], known: Mapping[str, Any], reference: Iterable[tables.Row]
+) -> list[tables.Row]:
     """Return the rows of the reference that mean the same in the run.
 
-    Rules, laws and d_v are not columns: the same name may be another formula.
+    `known` are the settings of the reference that are not columns: the same name may be another
+    formula in the run.
     """
-    meant = [
-        name
-        for name, entry in REFERENCE_RULES.items()
-        if settings.get("scaling", {}).get(name) == entry
-    ]
-    law = settings.get("inputs", {}).get("gaussian") == LAW and settings.get("d_v") == D_V
-    return [row for row in reference if law and row["scaling"] in meant]
+
+    def means_the_same(row: tables.Row, key: str) -> bool:
+        of_run, of_reference = settings.get(key), known[key]
+        if not isinstance(of_reference, Mapping):
+            return bool(of_run == of_reference)
+        name = row[key]
+        return name in of_reference and (of_run or {}).get(name) == of_reference[name]
+
+    return [row for row in reference if all(means_the_same(row, key) for key in known)]
 
 
 def main() -> None:
-    """Compare the `scaling` of a run's folder; exit 1 unless all of some numbers agree."""
+    """Compare the tables of a run's folder; exit 1 unless all of some numbers agree."""
     folder = Path(sys.argv[1])
-    path = folder / "scaling/runs.csv"
+    found = []
     try:
-        settings = resolve.load(folder / "config.yaml").settings.get("scaling", {})
-        found = compare(
-            read_rows(path) if settings else [], comparable(settings, read_rows(REFERENCE))
-        )
+        settings = resolve.load(folder / "config.yaml").settings
+        for name in settings:
+            experiment = EXPERIMENTS[name]
+            if experiment.reference is None:
+                continue
+            columns = experiment.columns
+            reference = comparable(
+                settings[name],
+                experiment.reference.settings,
+                read_rows(experiment.reference_file, columns),
+            )
+            runs = read_rows(folder / name / "runs.csv", columns)
+            found.append(compare(runs, reference, columns))
     except (errors.ConfigError, tables.TableError, OSError) as error:
         sys.exit(f"sqrtdk: {system_errors.one_line(error)}")
-    if not found.cells:
+    report(folder, found)
+
+
+def report(folder: Path, found: Sequence[Verification]) -> None:
+    """Print how many numbers agree, and exit 1 unless there are some and all do."""
+    agree, cells, lacking = (
+        sum(getattr(one, name) for one in found) for name in ("agree", "cells", "lacking")
+    )
+    if not cells:
         sys.exit(f"sqrtdk: {folder} has none of the cells of the reference")
-    for one in found.differ[:10]:
+    differ = [difference for one in found for difference in one.differ]
+    for one in differ[:10]:
         print(f"sqrtdk: {one.cell}: {one.column} is {one.found!r}, not {one.expected!r}")
-    total = found.agree + len(found.differ)
     print(
-        f"sqrtdk: {found.agree} of {total} numbers agree with the reference to a relative "
-        f"{RTOL:g}, in {found.cells} cells; {found.lacking} cells of the reference are not in "
-        "this run",
+        f"sqrtdk: {agree} of {agree + len(differ)} numbers agree with the reference to a relative "
+        f"{RTOL:g}, in {cells} cells; {lacking} cells of the reference are not in this run",
         flush=True,
     )
-    if found.differ:
-        sys.exit(f"sqrtdk: {path} does not reproduce the reference")
+    if differ:
+        sys.exit(f"sqrtdk: {folder} does not reproduce the reference")
 
 
 if __name__ == "__main__":

@@ -8,11 +8,10 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
+from sqrtdk.experiments.base import FOLDER
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.report import svg
 from sqrtdk.report.dictionary import read_rows
-
-EXPERIMENT_FILES = Path(__file__).resolve().parents[1] / "experiments"
 
 LARGEST = 1_500_000
 """Maximum bytes of an SVG in the page. Larger ones, with dozens of panels, are shown as PNG."""
@@ -44,7 +43,7 @@ def figures(folder: Path, experiments: Iterable[str]) -> list[Figure]:
             path = folder / "figures" / f"{stem}.svg"
             if not path.is_file():
                 continue
-            caption = read_caption(EXPERIMENT_FILES / experiment / "captions" / f"{stem}.rst", stem)
+            caption = read_caption(FOLDER / experiment / "captions" / f"{stem}.rst", stem)
             note = seeds(read_rows(folder / experiment / f"{one.seeds_from}.csv"))
             description = " ".join([*caption.paragraphs, note])
             words = {"title": caption.title, "description": description}

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from sqrtdk.claims import claim, question
 from sqrtdk.config import entries, errors, yaml_reader
 from sqrtdk.experiments import schemas
-from sqrtdk.experiments.base import load
+from sqrtdk.experiments.base import FOLDER, load
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.report import dictionary, gallery, pivots, prose
 from sqrtdk.report.dictionary import read_rows
@@ -21,13 +21,11 @@ from sqrtdk.storage.tables import read_record
 
 HERE = Path(__file__).resolve().parent / "templates"
 
-EXPERIMENT_FILES = Path(__file__).resolve().parents[1] / "experiments"
-
 
 def render(folder: Path) -> str:
     """Return the whole page of the run in a folder."""
     environment = Environment(
-        loader=FileSystemLoader([HERE, EXPERIMENT_FILES]),
+        loader=FileSystemLoader([HERE, FOLDER]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -81,7 +79,7 @@ def context(folder: Path) -> dict[str, Any]:
         ),
         "tables": {name: found for name, found in tables.items() if found},
         "files": dictionary.downloads(folder, experiments),
-        "methods": [x for x in experiments if (EXPERIMENT_FILES / x / "method.html.j2").is_file()],
+        "methods": [x for x in experiments if (FOLDER / x / "method.html.j2").is_file()],
         "references": list(
             dict.fromkeys(
                 EXPERIMENTS[x].references for x in experiments if EXPERIMENTS[x].references
@@ -107,7 +105,7 @@ def _sections(folder: Path, experiments: Iterable[str], stems: set[str]) -> dict
     found = {
         name: load(name, "section").context(read_rows(folder / name / "runs.csv"), stems)
         for name in experiments
-        if (EXPERIMENT_FILES / name / "section.html.j2").is_file()
+        if (FOLDER / name / "section.html.j2").is_file()
     }
     return {name: one for name, one in found.items() if one is not None}
 

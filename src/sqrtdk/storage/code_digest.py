@@ -13,9 +13,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-PACKAGE = Path(__file__).resolve().parents[1]
-REFERENCE = PACKAGE / "experiments/scaling/reference.csv"
-"""The numbers that `snakemake verify` compares a run with."""
+from sqrtdk.system import project_files
+
+PACKAGE = project_files.PACKAGE
 
 WORDING = (
     "sqrtdk",
@@ -47,7 +47,7 @@ def digest(module: str) -> str:
 def measured_digest(module: str) -> str:
     """Digest the code that a module's numbers depend on, for the addresses of its shards.
 
-    This also leaves out code that only writes a file (`main`) or explains a column.
+    This also leaves out the explanation of a column.
     """
     return _digest(_code(path, measured=True) for path in _computing(module))
 
@@ -104,16 +104,8 @@ def _imported(path: Path) -> tuple[str, ...]:
 def _code(path: Path, *, measured: bool) -> str:
     tree = _parse(path)
     if measured:
-        tree.body = [node for node in tree.body if not _is_entry_point(node)]
         tree = _Unexplained().visit(tree)
     return serialize(_Unworded().visit(tree))
-
-
-def _is_entry_point(node: ast.stmt) -> bool:
-    """Return whether a statement of a module is its `main` or the call of it."""
-    if isinstance(node, ast.If):
-        return ast.unparse(node.test) == "__name__ == '__main__'"
-    return isinstance(node, ast.FunctionDef) and node.name == "main"
 
 
 class _Untyped(ast.NodeTransformer):

@@ -4,7 +4,6 @@ This is a Snakemake logger plugin (profiles/default names it). Failed jobs, warn
 else are printed as Snakemake formats them.
 """
 
-import argparse
 import contextlib
 import difflib
 import logging
@@ -12,21 +11,18 @@ import re
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NoReturn, TextIO
+from typing import Any, TextIO
 
-import yte
-from snakemake.exceptions import WorkflowError
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from sqrtdk.system import disk, errors, interrupts, stdio
-from sqrtdk.workflow import arguments
+from sqrtdk.system import disk, interrupts, stdio
+from sqrtdk.workflow import arguments, patches
 
-MILLISECONDS = {"draw": 3000, "derive": 4000, "exact_shard": 2500, "report": 2500}
-"""Work of the jobs that take longer than most, by rule; each experiment has a rule that draws."""
+OTHER_MS = 1500
+"""Work of a job that measures no shard, in milliseconds: most of it is imports."""
 
 TOLD_BY_PROGRESS = (
     LogEvent.JOB_FINISHED,
@@ -89,8 +85,8 @@ class LogHandler(LogHandlerBase):
         self.began = time.monotonic()
         self.unfinished = False
         self.printed_at = 0.0
-        # Before a config file is read: Snakemake's reader would execute Python in it.
-        yte.process_yaml = partial(_read_config, yte.process_yaml)
+        # Before a config file is read.
+        patches.read_config_files_as_data()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Follow one event; its fields are attributes of the record."""
@@ -160,7 +156,7 @@ class LogHandler(LogHandlerBase):
     def work(self, rule: str, shard: str | None = None) -> float:
         """Return the approximate work of a job in milliseconds; by default of a usual shard."""
         if rule != "measure_shard":
-            return MILLISECONDS.get("draw" if rule.startswith("draw_") else rule, 500)
+            return OTHER_MS
         usual = sum(RunState.shards.values()) / max(len(RunState.shards), 1)
         return RunState.shards.get(shard or "", usual)
 
@@ -246,14 +242,6 @@ def user_message(text: str, exception: str | None) -> str:
     return text
 
 
-def refuse_option(parser: argparse.ArgumentParser, message: str) -> NoReturn:
-    """Exit with one line for an option that Snakemake cannot read."""
-    # Snakemake says nothing else about a target that `--quiet` took as its value.
-    if "--quiet" in message and (found := arguments.misplaced_word(sys.argv[1:])):
-        errors.exit_with(errors.UserError(found))
-    errors.refuse_option(parser, message)
-
-
 def shortened(lines: list[str]) -> list[str]:
     """Return the first lines, and how many more there are.
 
@@ -300,20 +288,6 @@ def abort(line: str | None) -> None:
     """Stop the run with a line, if there is one."""
     if line is not None:
         interrupts.end(line, 1)
-
-
-def _read_config(template: Callable[..., Any], file: Any, **options: Any) -> Any:
-    """Read a config file without executing Python; leave other uses of yte unchanged."""
-    # Not at the top, because `snakemake --version` does not need it.
-    from sqrtdk.config import errors as config_errors
-    from sqrtdk.config import yaml_reader
-
-    if not options.get("require_use_yte") or isinstance(file, str):
-        return template(file, **options)
-    try:
-        return yaml_reader.read_text(file.read().removeprefix("\ufeff"))
-    except (config_errors.ConfigError, UnicodeDecodeError) as error:
-        raise WorkflowError(f"sqrtdk: {file.name}: {error}") from None
 
 
 def clock(seconds: float) -> str:

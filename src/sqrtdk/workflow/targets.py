@@ -1,6 +1,5 @@
 """Describe the run for the Snakefile: its shards, and what each rule depends on."""
 
-import ast
 import hashlib
 import json
 import math
@@ -13,22 +12,19 @@ from typing import Any, TextIO
 
 from snakemake.exceptions import WorkflowError
 
-from sqrtdk import home
-from sqrtdk.config import compose as config_compose
-from sqrtdk.config import errors, limits, yaml_reader
-from sqrtdk.config import overrides as config_overrides
-from sqrtdk.config import run as config_run
+from sqrtdk.config import errors, limits
 from sqrtdk.experiments.base import Experiment, Table
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.jobs import exact_curves, merge
 from sqrtdk.storage import atomic, code_digest, guards, planning, shard_files
-from sqrtdk.system import disk, interrupts, lock, memory, stdio, threads
+from sqrtdk.system import disk, interrupts, lock, memory, stdio
 from sqrtdk.system.errors import UserError
 from sqrtdk.theory import points as theory_points
 from sqrtdk.workflow import progress, recovery
-from sqrtdk.workflow.arguments import entries
+from sqrtdk.workflow.code_files import PARTS, STATE, benchmarks, code, modules_of
+from sqrtdk.workflow.environment import prepare_jobs
+from sqrtdk.workflow.request import compose
 
-STATE = Path(".snakemake/sqrtdk")
 RESULTS = Path("results")
 SHARDS = RESULTS / "shards"
 
@@ -37,7 +33,7 @@ class Workflow:
     """One run, as described by Snakemake's `config`. Bad input raises WorkflowError."""
 
     def __init__(self, values: Mapping[str, Any], files: Sequence[Path] = ()) -> None:
-        _prepare_jobs()
+        prepare_jobs()
         arguments = sys.argv[1:]
         interrupts.install()
         # Not a parameter of a rule, because a new command line alone makes no result stale.
@@ -231,13 +227,15 @@ class Workflow:
         return [
             self.table(name, table)
             for name in self.experiments
-            if _modules(name, "questions")
+            if modules_of(name, "questions")
             for table in EXPERIMENTS[name].judged_by
         ]
 
     def verified(self) -> list[str]:
-        """Return the run's tables that are compared with the reference."""
-        return [self.table("scaling", "runs")] if "scaling" in self.experiments else []
+        """Return the run's tables that have a reference, and the references."""
+        known = [name for name in self.experiments if EXPERIMENTS[name].reference]
+        files = [os.path.relpath(EXPERIMENTS[name].reference_file) for name in known]
+        return [*(self.table(name, "runs") for name in known), *files]
 
     def figures(self, experiment: str) -> list[str]:
         """Return the SVG files of an experiment's figures."""
@@ -251,14 +249,14 @@ class Workflow:
 
     def code(self, job: str, experiment: str) -> str:
         """Return the code file of a job of one experiment."""
-        return code(f"sqrtdk.jobs.{job}", *_modules(experiment, "experiment"))
+        return code(f"sqrtdk.jobs.{job}", *modules_of(experiment, "experiment"))
 
     def derived_code(self, wildcards: Any) -> str:
         """Return the code file of the job of a derived table."""
         return self._derived_code(wildcards.experiment, self._derived(wildcards))
 
     def _derived_code(self, experiment: str, table: Table) -> str:
-        return code("sqrtdk.jobs.derive", *_modules(experiment, "experiment", table.module))
+        return code("sqrtdk.jobs.derive", *modules_of(experiment, "experiment", table.module))
 
     def _write_code_files(self) -> None:
         """Write the code files that rules ask for job by job.
@@ -277,7 +275,7 @@ class Workflow:
     def drawing_code(self, experiment: str) -> str:
         """Return the code file of the job that draws an experiment's figures."""
         tables = [one.module for one in EXPERIMENTS[experiment].tables]
-        return code("sqrtdk.jobs.draw", *_modules(experiment, "experiment", "figures", *tables))
+        return code("sqrtdk.jobs.draw", *modules_of(experiment, "experiment", "figures", *tables))
 
     def common_code(self, job: str, role: str) -> str:
         """Return the code file of a job that uses the module `role` of every experiment."""
@@ -296,7 +294,7 @@ class Workflow:
         return [
             module
             for name in self.experiments
-            for module in _modules(
+            for module in modules_of(
                 name, "experiment", *roles, *(one.module for one in EXPERIMENTS[name].tables)
             )
         ]
@@ -329,27 +327,6 @@ class Workflow:
             raise _unwritable(error) from None
 
 
-def _prepare_jobs() -> None:
-    """Set the environment variables that make jobs run this Python and this package's code."""
-    # Works even if the environment is not activated.
-    _put_first("PATH", str(Path(sys.executable).parent))
-    source = os.environ["SQRTDK_SOURCE"] = str(code_digest.PACKAGE.parent)
-    if {"{", "}"} & set(source):
-        # Snakemake uses the path of the Snakefile as a pattern.
-        sys.exit(f"sqrtdk: {source}: Snakemake allows no braces in the name of a folder")
-    _put_first("PYTHONPATH", source)
-    threads.use_one()
-    # The backend of a notebook or desktop may not exist here.
-    os.environ["MPLBACKEND"] = "agg"
-    # Again, because Snakemake may run without the plugin that has done it.
-    os.environ.update(home.variables(str(Path(".snakemake/cache").resolve())))
-
-
-def _put_first(name: str, folder: str) -> None:
-    rest = os.environ.get(name)
-    os.environ[name] = os.pathsep.join([folder, rest]) if rest else folder
-
-
 def _unwritable(error: OSError) -> WorkflowError:
     return WorkflowError(disk.explain_os_error(str(error)) or f"sqrtdk: {error}")
 
@@ -365,115 +342,3 @@ def _milliseconds(experiment: Experiment, slab: planning.Slab) -> float:
     start, stop = slab["seeds"]
     each = experiment.seconds(slab) if experiment.seconds else 0.1
     return float(1000 * (0.5 + (stop - start) * each))
-
-
-def _modules(experiment: str, *names: str) -> list[str]:
-    """Return those of some modules of an experiment's folder that it has and that can be read."""
-    folder = code_digest.PACKAGE / "experiments" / experiment
-    found = [name for name in dict.fromkeys(names) if _is_python(folder / f"{name}.py")]
-    return [f"sqrtdk.experiments.{experiment}.{name}" for name in found]
-
-
-def _is_python(path: Path) -> bool:
-    try:
-        ast.parse(path.read_bytes())
-    except (OSError, SyntaxError, ValueError):
-        return False
-    return True
-
-
-def compose(
-    values: Mapping[str, Any], files: Sequence[Path] = (), arguments: Sequence[str] = ()
-) -> config_run.Run:
-    """Return the run of Snakemake's config mapping, its config files and its command line.
-
-    Raises ConfigError, also for a repeated key: otherwise the last value would win silently.
-    """
-    for file in files:
-        yaml_reader.read_config(file)
-    typed = entries(arguments)
-    yaml_reader.check_repeat(key for key, _ in typed)
-    given = dict(values)
-    for key, text in typed:
-        if key != "hydra":
-            given[key] = _read(key, text, given.get(key))
-    grammar = given.pop("hydra", "")
-    if isinstance(grammar, str):
-        # Snakemake strips quotes from the ends of a value, even if there is only one.
-        grammar = dict(typed).get("hydra", grammar)
-    if not isinstance(grammar, str):
-        raise errors.invalid_value(
-            "hydra", grammar, "Hydra overrides in one string: hydra='d_k=16'"
-        )
-    try:
-        overrides = shlex.split(grammar)
-    except ValueError as error:
-        raise errors.invalid_value("hydra", grammar, f"balanced quotes ({error})") from None
-    blocks = {key for key, _ in typed if isinstance(given.get(key), Mapping)}
-    return config_compose.compose(overrides, given, typed=blocks)
-
-
-def _read(key: str, text: str, default: Any) -> Any:
-    """Return the value of a `--config` entry, read like a config file.
-
-    `default` is Snakemake's value of the entry and of config files. A mapping keeps the parts that
-    only a file has.
-    """
-    found = yaml_reader.read_typed(key, text)
-    if isinstance(found, Mapping) and isinstance(default, Mapping):
-        return config_overrides.overlay(default, found)
-    return found
-
-
-def code(*modules: str) -> str:
-    """Return a file that changes exactly if the code behind `python -m module` does.
-
-    The first one is run as `python -m`, the others are loaded by their names. Rules list the file
-    as an input in place of the sources, so that an edited docstring, comment or error message runs
-    nothing again.
-    """
-    name, *others = modules
-    if others:
-        name += f"-{hashlib.sha256(' '.join(others).encode()).hexdigest()[:12]}"
-    path, text = STATE / "code" / name, "".join(f"{code_digest.digest(x)}\n" for x in modules)
-    known = path.read_text(encoding="utf-8") if path.is_file() else None
-    if known != text:
-        atomic.write_atomically(path, text)
-    if known is None:
-        # Nothing is known about results that are older than the sources themselves.
-        sources = (source for module in modules for source in code_digest.closure(module))
-        newest = max(source.stat().st_mtime_ns for source in sources)
-        os.utime(path, ns=(newest, newest))
-    return str(path)
-
-
-def reference() -> str:
-    """Return the reference numbers that a run is compared with."""
-    return os.path.relpath(code_digest.REFERENCE)
-
-
-PARTS = (
-    *("float64", "float32", "primitives", "narrow", "accuracy"),
-    *("memory", "workers", "starts", "whole"),
-)
-"""The parts of `snakemake benchmark`."""
-
-
-def benchmarks(part: str) -> list[str]:
-    """Return the inputs of a part of the benchmarks: the code that measures and the timed code."""
-    own = [f"benchmarks/{name}.py" for name in ("contestants", "measure", "slabs")]
-    timed = ["sqrtdk.experiments.scaling.measure", "sqrtdk.jobs.trace"]
-    if part in ("starts", "whole"):
-        timed += [
-            "sqrtdk.workflow.targets",
-            "sqrtdk.report.__main__",
-            "sqrtdk.experiments.scaling.figures",
-        ]
-    return [*own, *map(code, timed)]
-
-
-def pages() -> list[str]:
-    """Return the templates, styles and captions of the report."""
-    folders = (code_digest.PACKAGE / "report", code_digest.PACKAGE / "experiments")
-    files = (path for folder in folders for path in folder.rglob("*.*"))
-    return sorted(os.path.relpath(path) for path in files if path.suffix not in (".py", ".pyc"))

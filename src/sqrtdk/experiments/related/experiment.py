@@ -14,6 +14,7 @@ EXPERIMENT = replace(
     columns=measure.COLUMNS,
     cells=measure.cells,
     seconds=measure.seconds,
+    reference=None,
     tables=(
         Table(
             "cosines",

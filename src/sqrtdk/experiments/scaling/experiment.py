@@ -1,6 +1,6 @@
 """Scaling on and off against d_k: what the softmax and its gradients do."""
 
-from sqrtdk.experiments.base import Experiment, Figure, Pivot, Table
+from sqrtdk.experiments.base import Experiment, Figure, Pivot, Reference, Table
 from sqrtdk.experiments.scaling import measure
 
 EXPERIMENT = Experiment(
@@ -13,6 +13,16 @@ EXPERIMENT = Experiment(
     cells=measure.cells,
     has_exact=True,
     paired=True,
+    reference=Reference(
+        {
+            "scaling": {
+                "off": {"rule": "constant", "value": 1},
+                "on": {"rule": "power", "exponent": 0.5, "multiplier": 1.0},
+            },
+            "inputs": {"gaussian": {"law": "gaussian"}},
+            "d_v": 64,
+        }
+    ),
     memory=measure.memory,
     seconds=measure.seconds,
     tables=(

@@ -1,0 +1,61 @@
+"""Replace two functions of other packages for which Snakemake offers no setting.
+
+Only the logger plugin applies these patches, so they exist in Snakemake's own process and nowhere
+else.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NoReturn
+
+import yte
+from snakemake.exceptions import WorkflowError
+
+from sqrtdk.system import errors
+from sqrtdk.workflow import arguments
+
+
+def answer_options_in_one_line() -> None:
+    """Make every argparse parser of this process answer a wrong option in one line.
+
+    Snakemake builds its parser after it has loaded its plugins. It answers a wrong option with its
+    whole usage, which is longer than a screen, and ends with what is wrong. Upstream issue: none
+    found.
+    """
+    # By name, because type checkers refuse the assignment to a method.
+    name = "error"
+    setattr(argparse.ArgumentParser, name, _refuse_option)
+
+
+def read_config_files_as_data() -> None:
+    """Make Snakemake read config files without executing Python in them.
+
+    Snakemake passes every config file to yte since its pull request 2269. A file that asks for it
+    is then a template, whose expressions are Python; and yte reads any file with a loader that also
+    constructs Python objects (issue 57 of yte).
+    """
+    yte.process_yaml = partial(_read_config, yte.process_yaml)
+
+
+def _refuse_option(parser: argparse.ArgumentParser, message: str) -> NoReturn:
+    """Exit with one line for an option that Snakemake cannot read."""
+    # Snakemake says nothing else about a target that `--quiet` took as its value.
+    if "--quiet" in message and (found := arguments.misplaced_word(sys.argv[1:])):
+        errors.exit_with(errors.UserError(found))
+    errors.refuse_option(parser, message)
+
+
+def _read_config(template: Callable[..., Any], file: Any, **options: Any) -> Any:
+    """Read a config file without executing Python; leave other uses of yte unchanged."""
+    # Not at the top, because `snakemake --version` does not need it.
+    from sqrtdk.config import errors as config_errors
+    from sqrtdk.config import yaml_reader
+
+    if not options.get("require_use_yte") or isinstance(file, str):
+        return template(file, **options)
+    try:
+        return yaml_reader.read_text(file.read().removeprefix("\ufeff"))
+    except (config_errors.ConfigError, UnicodeDecodeError) as error:
+        raise WorkflowError(f"sqrtdk: {file.name}: {error}") from None
