@@ -5,18 +5,20 @@ import time
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 from sqrtdk.config import compose
 from sqrtdk.core import input_laws, kernel, kernel_sizes, scale_rules
 from sqrtdk.experiments import cells
 from sqrtdk.experiments.scaling import measure as scaling
 from sqrtdk.jobs import measure as measure_job
+from sqrtdk.schema import Slab
 from sqrtdk.storage.planning import slabs
+from sqrtdk.storage.tables import Row
 from sqrtdk.system import command_line, errors
 
 
-def slab(n: int, d_k: int, *, seeds: int, dtype: str = "float64", n_q: int = 0) -> dict[str, Any]:
+def slab(n: int, d_k: int, *, seeds: int, dtype: str = "float64", n_q: int = 0) -> Slab:
     """Return a slab of gaussian cells with scaling off and on; n_q is n by default."""
     return {
         "d_k": d_k, "n_k": n, "n_q": n_q or n, "d_v": 64,
@@ -56,9 +58,10 @@ RUN = {"experiments": "scaling"}
 SMALL_RUN = RUN | {"grid": "smoke"}
 
 
-def row(n: int, d_k: int, *, dtype: str, seed: int) -> dict[str, Any]:
+def row(n: int, d_k: int, *, dtype: str, seed: int) -> Row:
     """Return the row of one cell without scaling."""
-    wanted = slab(n, d_k, seeds=0, dtype=dtype, n_q=64) | {"seeds": [seed, seed + 1]}
+    wanted = slab(n, d_k, seeds=0, dtype=dtype, n_q=64)
+    wanted["seeds"] = [seed, seed + 1]
     return next(
         found
         for found in cells.measure_cells(scaling.cells(wanted), scaling.COLUMNS)
@@ -66,9 +69,9 @@ def row(n: int, d_k: int, *, dtype: str, seed: int) -> dict[str, Any]:
     )
 
 
-def bare(slab: Mapping[str, Any]) -> None:
+def bare(slab: Slab) -> None:
     """Run the random numbers and the kernel of a slab, without columns, rows and files."""
-    sizes = {name: slab[name] for name in ("d_k", "n_k", "n_q", "d_v")}
+    sizes = {"d_k": slab["d_k"], "n_k": slab["n_k"], "n_q": slab["n_q"], "d_v": slab["d_v"]}
     ((law),) = slab["inputs"].values()
     rules = [
         scale_rules.rule(entry, d_k=slab["d_k"], n_k=slab["n_k"])
@@ -88,7 +91,8 @@ def bare_run(values: Mapping[str, str]) -> None:
     """Run the random numbers and the kernel of all cells of `scaling` of a run."""
     settings = compose.compose([], values).settings["scaling"]
     for one in slabs(settings):
-        bare(one | {"seeds": [settings["seed"][0], settings["seed"][-1] + 1]})
+        one["seeds"] = [settings["seed"][0], settings["seed"][-1] + 1]
+        bare(one)
 
 
 def peak_mib() -> float:
@@ -105,14 +109,15 @@ def main() -> None:
     `bare`: CPU seconds of a slab's random numbers and kernel. `run`: the same of a run's values.
     `peak`: the MiB and CPU seconds of a slab's cells.
     """
-    what, wanted = sys.argv[1], errors.read_json(sys.argv[2], "a slab or a run's values")
+    what, given = sys.argv[1], errors.read_json(sys.argv[2], "a slab or a run's values")
     if what not in ("bare", "run", "peak"):
         raise errors.UserError(f"{what!r} is not allowed; allowed: bare, run or peak")
     if what != "run":
-        measure_job.check_slab(wanted, scaling.CONFIG_KEYS)
+        measure_job.check_slab(given, scaling.CONFIG_KEYS)
+    wanted = cast(Slab, given)
     if what in ("bare", "run"):
         start = time.process_time()
-        (bare if what == "bare" else bare_run)(wanted)
+        bare(wanted) if what == "bare" else bare_run(given)
         print(time.process_time() - start)
         return
     # One cell first, because code that loads at first use belongs to the imports.

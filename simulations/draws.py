@@ -14,8 +14,10 @@ from sqrtdk.core import scale_rules
 from sqrtdk.core.input_laws import Inputs
 from sqrtdk.core.kernel import Kernel
 from sqrtdk.experiments.scaling import measure as scaling
+from sqrtdk.schema import Entries
+from sqrtdk.storage.tables import Row
 
-RULES = {"off": {"rule": "constant", "value": 1}, "on": {"rule": "power", "exponent": 0.5}}
+RULES: Entries = {"off": {"rule": "constant", "value": 1}, "on": {"rule": "power", "exponent": 0.5}}
 
 BATCH = 64
 """Number of cells that are computed together."""
@@ -53,7 +55,7 @@ def pool(seeds: int, *, d_k: int, n_k: int, n_q: int = 64, d_v: int = 64) -> Poo
     rng = np.random.default_rng([d_k, n_k, n_q, d_v])
     core = Kernel()
     rules = [scale_rules.rule(entry, d_k=d_k, n_k=n_k) for entry in RULES.values()]
-    rows: dict[str, list[dict[str, float]]] = {arm: [] for arm in RULES}
+    rows: dict[str, list[Row]] = {arm: [] for arm in RULES}
     for start in range(0, seeds, BATCH):
         cells = min(BATCH, seeds - start)
         arrays = draw(rng, cells, d_k=d_k, n_k=n_k, n_q=n_q, d_v=d_v)

@@ -5,11 +5,51 @@ report. All four read it from here. An experiment lists the keys that it has; `c
 values against them. This module imports nothing heavy, because every shard job imports it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal, TypeAlias, TypedDict
 
 DTYPES = ("float64", "float32")
+
+Value: TypeAlias = str | int | float
+"""One value of a key or of a table's cell."""
+
+Entry: TypeAlias = Mapping[str, Value | None]
+"""An entry of `scale_rules` or `input_laws`: the name of a formula and its parameters."""
+
+Entries: TypeAlias = Mapping[str, Entry]
+"""Some entries by their names."""
+
+
+class Slab(TypedDict, total=False):
+    """What one shard job measures: one value of each axis, and the entries of names.
+
+    It has the keys of its experiment, which adds its own ones to these. `seeds` are the first seed
+    and the one after the last.
+    """
+
+    d_k: int
+    n_k: int
+    n_q: int
+    d_v: int
+    inputs: Entries
+    dtype: str
+    scaling: Entries
+    seeds: list[int]
+    code: str
+
+
+class Settings(TypedDict, total=False):
+    """The values of an experiment's keys in a run: a list for an axis, the entries of names."""
+
+    d_k: list[int]
+    n_k: list[int]
+    n_q: list[int]
+    d_v: int
+    inputs: Entries
+    dtype: list[str]
+    scaling: Entries
+    seed: list[int]
 
 
 @dataclass(frozen=True)
@@ -72,7 +112,7 @@ class Column:
     name: str
     meaning: str
     unit: str = ""
-    read: Callable[[str], Any] = float
+    read: Callable[[str], Value] = float
     axis: bool = False
     optional: bool = False
     pool: Literal["mean", "rms", "median"] = "mean"

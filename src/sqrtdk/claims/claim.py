@@ -1,13 +1,13 @@
 """Define a claim, its verdicts and the columns of claims.csv."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import pandas as pd
 
 from sqrtdk.claims.findings import Evidence, Finding
-from sqrtdk.schema import Column
+from sqrtdk.schema import Column, Settings
 
 TRUE = "true"
 CONDITIONAL = "true with a condition"
@@ -87,7 +87,7 @@ class Claim:
     caveat: str = ""
     experiment: str = ""
     also: tuple[str, ...] = ()
-    evidence: Callable[[Mapping[str, Any], pd.DataFrame], Sequence[Evidence]] | None = None
+    evidence: Callable[[Settings, pd.DataFrame], Sequence[Evidence]] | None = None
     lacking: str = ""
     table: str = "summary"
     lead: int = 0

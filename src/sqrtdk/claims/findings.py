@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import pandas as pd
 
+from sqrtdk.schema import Settings
 from sqrtdk.stats import decisions
 from sqrtdk.stats.curves import Curve, crossing, last, relative_range
 from sqrtdk.stats.decisions import (
@@ -195,10 +196,10 @@ def less(a: Estimate, b: Estimate) -> bool | None:
     return beyond(Estimate(b.mean - a.mean, b.low - a.high, b.high - a.low), 0.0, above=True)
 
 
-def parts(*axes: str) -> Callable[[Mapping[str, Any], pd.DataFrame], Sequence[WholeTable]]:
+def parts(*axes: str) -> Callable[[Settings, pd.DataFrame], Sequence[WholeTable]]:
     """Return a function that makes one part per combination of axes, named by varying ones."""
 
-    def found(settings: Mapping[str, Any], table: pd.DataFrame) -> list[WholeTable]:
+    def found(settings: Settings, table: pd.DataFrame) -> list[WholeTable]:
         varying = [name for name in axes if len(set(table[name])) > 1]
         return [
             WholeTable(

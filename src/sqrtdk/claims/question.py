@@ -7,11 +7,10 @@ question, the answer says so.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
 
-from sqrtdk.schema import Column
+from sqrtdk.schema import Column, Settings
 
 COLUMNS = (
     Column("question", "A question of the chapter's concept check.", read=str, axis=True),
@@ -33,6 +32,6 @@ class Question:
     question: str
     figure: str
     needs: tuple[str, ...]
-    answer: Callable[[Mapping[str, Any], Mapping[str, pd.DataFrame]], str]
+    answer: Callable[[Settings, Mapping[str, pd.DataFrame]], str]
     known: str = ""
     place: int = 1000

@@ -35,7 +35,7 @@ def judge(claim: Claim, own: Sequence[Evidence], also: Sequence[Evidence] = ()) 
         except MissingError as reason:
             lacking.setdefault(str(reason), []).append(one)
     verdict, condition = _verdict(claim, findings, lacking)
-    base = {
+    base: tables.Row = {
         "claim": claim.claim,
         "experiment": claim.experiment,
         "sentence": claim.sentence,
@@ -50,7 +50,7 @@ def judge(claim: Claim, own: Sequence[Evidence], also: Sequence[Evidence] = ()) 
         texts += [f"{_labels(ones)}: not measured, {reason}" for reason, ones in lacking.items()]
     base["numbers"] = SERIES_SEPARATOR.join(texts)
     if verdict == NOT_MEASURED:
-        empty = {
+        empty: tables.Row = {
             "series": "",
             "quantity": "",
             "value": math.nan,

@@ -45,7 +45,7 @@ def text() -> str:
 
 def _default(run: config_run.Run, experiment: str, key: Key) -> str:
     """Return the default value of a key in the form that a user would type."""
-    value = run.settings[experiment][key.name]
+    value = dict(run.settings[experiment])[key.name]
     if value is None:
         return "null"
     values = [str(item) for item in value] if isinstance(value, (list, dict)) else [str(value)]

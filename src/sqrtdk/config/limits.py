@@ -12,6 +12,7 @@ from sqrtdk.config.run import Run
 from sqrtdk.config.values import FACTORS
 from sqrtdk.core import scale_rules
 from sqrtdk.experiments.registry import EXPERIMENTS
+from sqrtdk.schema import Entry
 from sqrtdk.storage import planning
 from sqrtdk.system import memory
 
@@ -55,7 +56,7 @@ def _check_factors(run: Run) -> None:
                 )
 
 
-def _rules(run: Run) -> Iterator[tuple[str, str, dict[str, Any], dict[str, int]]]:
+def _rules(run: Run) -> Iterator[tuple[str, str, Entry, dict[str, int]]]:
     """Yield each experiment with the name and the entry of each scale rule, at each size."""
     for experiment, settings in run.settings.items():
         sizes = itertools.product(settings.get("d_k", ()), settings.get("n_k", ()))
@@ -88,8 +89,9 @@ def _check_shards(run: Run) -> None:
             )
         slab = next(planning.slabs(settings, EXPERIMENTS[name].batched_axes))
         if len(json.dumps(slab)) > MOST_BYTES:
-            longest = max(slab, key=lambda key: len(json.dumps(slab[key])))
-            count = f"{len(slab[longest]):,} values"
+            lists = {key: value for key, value in slab.items() if isinstance(value, (list, dict))}
+            longest = max(lists, key=lambda key: len(json.dumps(lists[key])))
+            count = f"{len(lists[longest]):,} values"
             raise ConfigError(
                 f"{longest}: {count} are too many for the argument of one job of {name}; allowed: "
                 f"at most {MOST_BYTES:,} characters; split them into several runs"
@@ -118,13 +120,14 @@ def check_memory(run: Run) -> None:
         memory_of = module.memory
         if memory_of is None:
             continue
+        values: dict[str, Any] = dict(settings)
         sizes = {
-            key.name: max(settings[key.name]) if key.axis else settings[key.name]
+            key.name: max(values[key.name]) if key.axis else values[key.name]
             for key in module.config_keys
             if key.kind == "whole" and key.name != "seed"
         }
         # Some experiments measure the cells of a slab together, so pass those axes as well.
-        lists = {key: settings[key] for key in (*module.batched_axes, "scaling") if key in settings}
+        lists = {key: values[key] for key in (*module.batched_axes, "scaling") if key in values}
         need = memory_of(sizes | lists)
         if need > free:
             # Name the size that would save the most memory if it were 1.

@@ -7,7 +7,7 @@ name (`scaling: {d_k: 16}`) it applies to that experiment only.
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from sqrtdk.config.entries import FORMULAS, check_entries
 from sqrtdk.config.errors import ConfigError, invalid_value, join, unknown
@@ -18,7 +18,7 @@ from sqrtdk.config.values import as_word, check_value, refuse_repeat, to_list
 from sqrtdk.config.yaml_reader import NAME, read_config
 from sqrtdk.core import scale_rules
 from sqrtdk.experiments.registry import EXAMPLES, EXPERIMENTS, LEFT_OUT
-from sqrtdk.schema import Key
+from sqrtdk.schema import Key, Settings
 
 
 def load(path: Path) -> Run:
@@ -99,9 +99,10 @@ def resolve(composed: Mapping[str, Any], typed: Iterable[str] = ()) -> Run:
             )
     if unused:
         notes.append(f"{join(unused)}: not built, so its settings have no effect")
-    run = Run(
-        _run_name(composed.get("name", "default")), _shard_seeds(composed), settings, tuple(notes)
-    )
+    # Checked by now: each key has values of its kind.
+    checked = cast(dict[str, Settings], settings)
+    name, shard_seeds = _run_name(composed.get("name", "default")), _shard_seeds(composed)
+    run = Run(name, shard_seeds, checked, tuple(notes))
     check_formulas(run)
     return run
 

@@ -8,6 +8,7 @@ import yaml
 from sqrtdk.config.entries import FORMULAS
 from sqrtdk.config.errors import invalid_value
 from sqrtdk.experiments.registry import EXPERIMENTS
+from sqrtdk.schema import Settings
 
 SEEDS_KEY = "seeds"
 
@@ -23,10 +24,10 @@ class Run:
 
     name: str
     shard_seeds: int
-    settings: dict[str, dict[str, Any]]
+    settings: dict[str, Settings]
     notes: tuple[str, ...] = field(default=(), compare=False)
 
-    def of(self, experiment: str) -> dict[str, Any]:
+    def of(self, experiment: str) -> Settings:
         """Return the settings of one experiment. Raises ConfigError if the run does not have it."""
         if experiment not in self.settings:
             raise invalid_value("experiment", experiment, ", ".join(self.settings), self.settings)
@@ -42,8 +43,9 @@ class Run:
         entries: dict[str, dict[str, Any]] = {}
         for experiment, settings in self.settings.items():
             block = document[experiment] = {}
+            values: dict[str, Any] = dict(settings)
             for key in EXPERIMENTS[experiment].config_keys:
-                value = settings[key.name]
+                value = values[key.name]
                 if key.named_in:
                     entries.setdefault(key.named_in, {}).update(value)
                     value = list(value)

@@ -8,12 +8,15 @@ not depend on how a grid is cut into shards.
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.floating[Any]]
+
+Entry: TypeAlias = Mapping[str, str | int | float | None]
+"""A law's name under `law`, and its parameters."""
 
 # The position of an array's name is part of its key: append, never reorder.
 _ARRAYS = ("q", "k", "v", "g")
@@ -242,7 +245,7 @@ LAWS: dict[str, Law] = {
 gaussian one see its numbers."""
 
 
-def law_of(entry: Mapping[str, Any]) -> Law | None:
+def law_of(entry: Entry) -> Law | None:
     """Return the law that an entry of `input_laws` names; None for an unknown one.
 
     >>> law_of({"law": "planted", "cosine": 0.8}).unrelated
@@ -251,9 +254,7 @@ def law_of(entry: Mapping[str, Any]) -> Law | None:
     return LAWS.get(str(entry.get("law")))
 
 
-def draw(
-    entry: dict[str, Any], *, d_k: int, n_k: int, n_q: int, d_v: int, seed: int, dtype: str
-) -> Inputs:
+def draw(entry: Entry, *, d_k: int, n_k: int, n_q: int, d_v: int, seed: int, dtype: str) -> Inputs:
     """Draw one cell's arrays from an entry of `input_laws`, such as `{"law": "gaussian"}`.
 
     v and g are standard normal under every law, so that mean-square gradients over d_v have

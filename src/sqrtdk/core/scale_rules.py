@@ -11,15 +11,18 @@ whatever q and k hold there.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 
 from sqrtdk.core.attention import Factor, Floats, Mask, ScaleGradients, ScaleRule, as_rule
 from sqrtdk.core.checks import check_number
 from sqrtdk.core.metrics import row_norms
+
+Entry: TypeAlias = Mapping[str, str | int | float | None]
+"""A formula's name under `rule`, and its parameters."""
 
 
 def constant(d_k: float, n_k: int, *, value: float) -> float:
@@ -265,7 +268,7 @@ RULES: dict[str, Callable[..., float | ScaleRule]] = {
 parameters by keyword, and raises ValueError for a parameter out of range."""
 
 
-def rule(entry: dict[str, Any], *, d_k: float, n_k: int) -> ScaleRule:
+def rule(entry: Entry, *, d_k: float, n_k: int) -> ScaleRule:
     """Return the rule of one entry of `scale_rules`, such as `{"rule": "power", "exponent": 0.5}`.
 
     Raises ValueError or ArithmeticError for an unknown rule, and for a size or a parameter out of
@@ -277,10 +280,10 @@ def rule(entry: dict[str, Any], *, d_k: float, n_k: int) -> ScaleRule:
         if not (size >= 1 and math.isfinite(size)):
             raise ValueError(f"{name} is {size}; allowed: finite numbers from 1")
     parameters = {name: value for name, value in entry.items() if name != "rule"}
-    return as_rule(RULES[entry["rule"]](d_k, n_k, **parameters))
+    return as_rule(RULES[str(entry["rule"])](d_k, n_k, **parameters))
 
 
-def factor(entry: dict[str, Any], *, d_k: float, n_k: int) -> float | None:
+def factor(entry: Entry, *, d_k: float, n_k: int) -> float | None:
     """Return the number that an entry multiplies every score by, or None if it needs the arrays.
 
     The exact expectations of `theory` cover the entries with a number. Raises what `rule`
@@ -295,7 +298,7 @@ def factor(entry: dict[str, Any], *, d_k: float, n_k: int) -> float | None:
     return made.value if isinstance(made, Factor) else None
 
 
-def is_factor(entry: dict[str, Any]) -> bool:
+def is_factor(entry: Entry) -> bool:
     """Return whether an entry multiplies every score by one number, at every size.
 
     >>> is_factor({"rule": "qk_norm", "scale": 8})

@@ -6,19 +6,16 @@ figures, questions and derived tables are modules of the same folder, loaded by 
 """
 
 import importlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sqrtdk.experiments.cells import Cell
-from sqrtdk.schema import Column, Key
+from sqrtdk.schema import Column, Key, Settings
 
 FOLDER = Path(__file__).resolve().parent
 """The folder of the experiments' folders."""
-
-Slab = dict[str, Any]
-"""What one shard job measures: seeds, sizes and the entries of scale rules and input laws."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +71,7 @@ class Reference:
     without an axis.
     """
 
-    settings: Mapping[str, Any]
+    settings: Settings
 
 
 @dataclass(frozen=True)
@@ -103,7 +100,8 @@ class Experiment:
     measured_by: str
     config_keys: tuple[Key, ...]
     columns: tuple[Column, ...]
-    cells: Callable[[Slab], Iterable[Cell]]
+    # Any, because the slab of each experiment has keys of its own.
+    cells: Callable[[Any], Iterable[Cell]]
     batched_axes: tuple[str, ...] = ()
     scalar_scale_only: bool = False
     has_exact: bool = False
@@ -117,9 +115,9 @@ class Experiment:
     pivot: Pivot = Pivot()
     references: str = ""
     reference: Reference | None = None
-    memory: Callable[[Slab], int] | None = None
-    seconds: Callable[[Slab], float] | None = None
-    refuse: Callable[[dict[str, Any]], None] | None = None
+    memory: Callable[[Any], int] | None = None
+    seconds: Callable[[Any], float] | None = None
+    refuse: Callable[[Any], None] | None = None
 
     @property
     def reference_file(self) -> Path:

@@ -2,7 +2,7 @@
 
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from sqrtdk.schema import Column
@@ -14,7 +14,7 @@ Cell = tuple[Row, Callable[[], Row | list[Row]]]
 
 
 def measure_cells(
-    cells: Iterable[Cell], columns: Sequence[Column], slab: Row | None = None
+    cells: Iterable[Cell], columns: Sequence[Column], slab: Mapping[str, object] | None = None
 ) -> list[Row]:
     """Measure all cells; collect failures and report them together.
 
@@ -40,12 +40,12 @@ def measure_cells(
     return done
 
 
-def _entries(axes: Row, slab: Row | None) -> str:
+def _entries(axes: Row, slab: Mapping[str, object] | None) -> str:
     """Return the entries that a cell's axes name, and a remedy."""
     if slab is None:
         return ""
-    named = [axis for axis in axes if isinstance(slab.get(axis), dict)]
-    given = [f"{axes[axis]} is {slab[axis][axes[axis]]}" for axis in named]
+    entries = {axis: found for axis in axes if isinstance(found := slab.get(axis), dict)}
+    given = [f"{axes[axis]} is {found[axes[axis]]}" for axis, found in entries.items()]
     return "".join(f"; {one}" for one in [*given, "try less extreme values of its keys"])
 
 

@@ -16,7 +16,7 @@ from sqrtdk.system import command_line
 
 def answered_questions(run: config_run.Run, folder: Path) -> list[tables.Row]:
     """Return the questions with their answers, from the tables of a run's folder."""
-    result = []
+    result: list[tables.Row] = []
     for experiment, question in statements.questions():
         try:
             text = _answer(run, folder, experiment, question)

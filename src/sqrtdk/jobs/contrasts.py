@@ -1,21 +1,21 @@
 """Write contrasts.csv."""
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from sqrtdk.config import resolve
 from sqrtdk.experiments.registry import EXPERIMENTS
+from sqrtdk.schema import Settings
 from sqrtdk.stats.contrasts import columns, contrast
 from sqrtdk.stats.series import scaled_rule
 from sqrtdk.storage import frames, guards, tables
 from sqrtdk.system import command_line
 
 
-def rows(settings: Mapping[str, Any], runs: pd.DataFrame, experiment: str) -> Iterator[tables.Row]:
+def rows(settings: Settings, runs: pd.DataFrame, experiment: str) -> Iterator[tables.Row]:
     """Yield the contrasts of an experiment's runs with the rule that divides by √d_k, if any."""
     yield from contrast(runs, EXPERIMENTS[experiment].columns, scaled_rule(settings["scaling"]))
 

@@ -1,12 +1,11 @@
 """Write exact.csv of an experiment from its shards."""
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from sqrtdk.config import resolve
 from sqrtdk.experiments.registry import EXPERIMENTS
+from sqrtdk.schema import Settings
 from sqrtdk.storage import guards, shard_files, tables
 from sqrtdk.system import command_line
 from sqrtdk.theory import points as theory_points
@@ -15,7 +14,7 @@ from sqrtdk.theory.expectations import Expectations
 from sqrtdk.theory.points import Point
 
 
-def points(experiment: str, settings: Mapping[str, Any]) -> list[tuple[str, Point]]:
+def points(experiment: str, settings: Settings) -> list[tuple[str, Point]]:
     """Return every point of an experiment that has an exact value, with the name of its rule."""
     return list(theory_points.points(settings)) if EXPERIMENTS[experiment].has_exact else []
 

@@ -4,7 +4,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -15,6 +14,7 @@ from sqrtdk.config import errors, resolve
 from sqrtdk.config import run as config_run
 from sqrtdk.experiments import schemas, statements
 from sqrtdk.experiments.registry import EXPERIMENTS
+from sqrtdk.schema import Settings
 from sqrtdk.stats.series import series_of
 from sqrtdk.storage import frames, guards, tables
 from sqrtdk.system import command_line
@@ -46,7 +46,7 @@ def claims_table(
 
 def _evidence(
     claim: Claim,
-    settings: Mapping[str, Any],
+    settings: Settings,
     found: Mapping[tuple[str, str], pd.DataFrame],
     experiment: str,
 ) -> Sequence[Evidence]:

@@ -13,7 +13,7 @@ from typing import Any
 from sqrtdk.config import resolve
 from sqrtdk.config import run as config_run
 from sqrtdk.experiments.registry import EXPERIMENTS
-from sqrtdk.schema import Column
+from sqrtdk.schema import Column, Settings, Slab
 from sqrtdk.storage import code_digest, guards, planning, shard_files, tables
 from sqrtdk.system import command_line
 
@@ -57,7 +57,7 @@ def plan_of(run: config_run.Run, experiment: str, folder: Path) -> planning.Plan
 
 
 def rows_of(
-    shard: Path, slab: planning.Slab, settings: Mapping[str, Any], columns: Sequence[Column]
+    shard: Path, slab: Slab, settings: Settings, columns: Sequence[Column]
 ) -> list[list[str]]:
     """Return the rows of a shard that are cells of the grid."""
     wanted = {

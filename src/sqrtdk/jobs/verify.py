@@ -8,7 +8,7 @@ import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sqrtdk.config import errors, resolve
 from sqrtdk.experiments.registry import EXPERIMENTS
@@ -75,7 +75,7 @@ def read_rows(path: Path, columns: Sequence[Column]) -> list[tables.Row]:
 
 
 def comparable(
-    settings: Mapping[str, Any], known: Mapping[str, Any], reference: Iterable[tables.Row]
+    settings: Mapping[str, object], known: Mapping[str, object], reference: Iterable[tables.Row]
 ) -> list[tables.Row]:
     """Return the rows of the reference that mean the same in the run.
 
@@ -85,10 +85,10 @@ def comparable(
 
     def means_the_same(row: tables.Row, key: str) -> bool:
         of_run, of_reference = settings.get(key), known[key]
-        if not isinstance(of_reference, Mapping):
-            return bool(of_run == of_reference)
+        if not isinstance(of_reference, Mapping) or not isinstance(of_run, Mapping):
+            return of_run == of_reference
         name = row[key]
-        return name in of_reference and (of_run or {}).get(name) == of_reference[name]
+        return name in of_reference and of_run.get(name) == of_reference[name]
 
     return [row for row in reference if all(means_the_same(row, key) for key in known)]
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -15,6 +15,7 @@ from sqrtdk.experiments.base import FOLDER, load
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.report import dictionary, gallery, pivots, prose
 from sqrtdk.report.dictionary import read_rows
+from sqrtdk.schema import Settings
 from sqrtdk.stats import agreement, decisions, summary
 from sqrtdk.storage import frames
 from sqrtdk.storage.tables import read_record
@@ -46,7 +47,7 @@ def context(folder: Path) -> dict[str, Any]:
     if not isinstance(listed, list) or "name" not in settings:
         raise errors.ConfigError(f"{folder}/config.yaml is not the resolved configuration of a run")
     experiments = [name for name in listed if name in EXPERIMENTS]
-    blocks = {name: settings.get(name) or {} for name in experiments}
+    blocks = {name: cast(Settings, settings.get(name) or {}) for name in experiments}
     summaries = {
         name: frames.read(path, summary.columns(EXPERIMENTS[name].columns))
         for name in experiments
@@ -75,7 +76,7 @@ def context(folder: Path) -> dict[str, Any]:
         "figures": pictures,
         "stems": {figure.stem: figure.caption.title for figure in pictures},
         "crossings": pivots.from_which(
-            read_rows(folder / "scaling/crossings.csv"), blocks.get("scaling", {})
+            read_rows(folder / "scaling/crossings.csv"), blocks.get("scaling", Settings())
         ),
         "tables": {name: found for name, found in tables.items() if found},
         "files": dictionary.downloads(folder, experiments),
@@ -110,9 +111,7 @@ def _sections(folder: Path, experiments: Iterable[str], stems: set[str]) -> dict
     return {name: one for name, one in found.items() if one is not None}
 
 
-def _pivots(
-    folder: Path, name: str, table: pd.DataFrame, settings: Mapping[str, Any]
-) -> list[pivots.Table]:
+def _pivots(folder: Path, name: str, table: pd.DataFrame, settings: Settings) -> list[pivots.Table]:
     """Return the compact tables of an experiment, from its summary or from what it names."""
     experiment = EXPERIMENTS[name]
     other = experiment.pivot.table

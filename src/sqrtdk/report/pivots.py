@@ -9,7 +9,7 @@ import pandas as pd
 from sqrtdk.experiments.base import Pivot
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.experiments.scaling import crossings
-from sqrtdk.schema import Column
+from sqrtdk.schema import Column, Settings
 from sqrtdk.stats import intervals, wording
 from sqrtdk.stats.intervals import Estimate
 
@@ -72,7 +72,7 @@ class Crossings(NamedTuple):
 def pivots(
     experiment: str,
     table: pd.DataFrame,
-    settings: Mapping[str, Any],
+    settings: Settings,
     schema: Sequence[Column] | None = None,
 ) -> list[Table]:
     """Return the headline metrics of a table, each by d_k, in the order of the settings.
@@ -105,7 +105,7 @@ def _pivot(
     table: pd.DataFrame,
     wanted: Pivot,
     seeds: int,
-    settings: Mapping[str, Any],
+    settings: Settings,
 ) -> Table:
     by, inner = wanted.down, wanted.side
     axes = [name for name in table.columns[: list(table.columns).index("metric")] if name != by]
@@ -178,7 +178,7 @@ LEVELS = {
 }
 
 
-def from_which(rows: Sequence[Mapping[str, str]], settings: Mapping[str, Any]) -> Crossings | None:
+def from_which(rows: Sequence[Mapping[str, str]], settings: Settings) -> Crossings | None:
     """Return crossings.csv as a table; None without crossings or without the experiment."""
     if not rows or "d_k" not in settings:
         return None

@@ -163,7 +163,7 @@ def _paragraphs(text: str) -> list[str]:
 # Method
 
 
-def entries(settings: Mapping[str, Any], mapping: str) -> list[Entry]:
+def entries(document: Mapping[str, Any], mapping: str) -> list[Entry]:
     """Return the entries of `scale_rules` or `input_laws` in a resolved configuration."""
     word, formulas = config_entries.FORMULAS[mapping]
     return [
@@ -177,7 +177,7 @@ def entries(settings: Mapping[str, Any], mapping: str) -> list[Entry]:
             ),
             meaning(formulas.get(str(entry.get(word)))),
         )
-        for name, entry in (settings.get(mapping) or {}).items()
+        for name, entry in (document.get(mapping) or {}).items()
     ]
 
 

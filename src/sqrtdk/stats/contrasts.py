@@ -6,6 +6,7 @@ suggest. summary.csv has each rule separately; this table keeps the pairing.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import cast
 
 import pandas as pd
 
@@ -52,7 +53,8 @@ def contrast(
         }
         if under is None or under not in rules:
             continue
-        at = dict(zip(axes, group, strict=True))
+        # Groups are named by the columns' own values.
+        at = cast(tables.Row, dict(zip(axes, group, strict=True)))
         for metric in metrics:
             for over in (name for name in rules if name != under):
                 pairs = {"over": rules[over][metric.name], "under": rules[under][metric.name]}
@@ -64,6 +66,11 @@ def contrast(
                     ratio, low, high, _ = paired_ratio(*pair, pool=metric.pool)
                 except MissingError:
                     continue
-                names = {"metric": metric.name, "over": over, "under": under}
-                found = {"n_seeds": len(both), "ratio": ratio, "ci_low": low, "ci_high": high}
+                names: tables.Row = {"metric": metric.name, "over": over, "under": under}
+                found: tables.Row = {
+                    "n_seeds": len(both),
+                    "ratio": ratio,
+                    "ci_low": low,
+                    "ci_high": high,
+                }
                 yield at | names | found

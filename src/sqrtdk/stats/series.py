@@ -6,12 +6,12 @@ number.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import pandas as pd
 
 from sqrtdk.core.input_laws import law_of
+from sqrtdk.schema import Entries, Entry, Settings, Value
 from sqrtdk.stats.curves import Curve, ratio
 from sqrtdk.stats.intervals import Estimate, MissingError
 
@@ -84,12 +84,12 @@ class WholeTable(NamedTuple):
     table: pd.DataFrame
     label: str = ""
     unrelated: bool = True
-    settings: Mapping[str, Any] = MappingProxyType({})
+    settings: Settings = Settings()
     """The experiment's settings, for values that are in no column of the table."""
 
 
 def series_of(
-    settings: Mapping[str, Any], table: pd.DataFrame, contrasts: pd.DataFrame | None = None
+    settings: Settings, table: pd.DataFrame, contrasts: pd.DataFrame | None = None
 ) -> list[Series]:
     """Return the series of an experiment's summary, in the order of the table's axes.
 
@@ -118,23 +118,28 @@ def series_of(
     return result
 
 
-def scaled_rule(rules: Mapping[str, Mapping[str, Any]]) -> str | None:
+def scaled_rule(rules: Entries) -> str | None:
     """Return the name of the scale rule that divides by √d_k, or None without one."""
     return _rule_name(rules, _KINDS["scaled"])
 
 
-def unscaled_rule(rules: Mapping[str, Mapping[str, Any]]) -> str | None:
+def unscaled_rule(rules: Entries) -> str | None:
     """Return the name of the scale rule that leaves the scores unchanged, or None without one."""
     return _rule_name(rules, _KINDS["unscaled"])
 
 
-def _rule_name(rules: Mapping[str, Mapping[str, Any]], wanted: _Kind) -> str | None:
+def _number(value: Value | None) -> float:
+    """Return a parameter that is always a number, as a checked configuration has it."""
+    return float(cast(float, value))
+
+
+def _rule_name(rules: Entries, wanted: _Kind) -> str | None:
     """Return the name of the scale rule that is the factor multiplier * d_k^-exponent."""
 
-    def power(rule: Mapping[str, Any]) -> tuple[float, float] | None:
+    def power(rule: Entry) -> tuple[float, float] | None:
         if rule["rule"] == "power":
-            return float(rule.get("multiplier", 1.0)), float(rule["exponent"])
-        return (float(rule["value"]), 0.0) if rule["rule"] == "constant" else None
+            return _number(rule.get("multiplier", 1.0)), _number(rule["exponent"])
+        return (_number(rule["value"]), 0.0) if rule["rule"] == "constant" else None
 
     expected = (wanted.multiplier, wanted.exponent)
     found = [name for name, rule in rules.items() if power(rule) == expected]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from sqrtdk.schema import Column
+from sqrtdk.schema import Column, Settings
 from sqrtdk.stats.intervals import statistics
 from sqrtdk.storage import tables
 from sqrtdk.theory.points import is_covered
@@ -89,7 +89,7 @@ def summarize(
     return result
 
 
-def exact_values(settings: Mapping[str, Any], table: pd.DataFrame) -> dict[tuple[Any, ...], float]:
+def exact_values(settings: Settings, table: pd.DataFrame) -> dict[tuple[Any, ...], float]:
     """Return exact.csv as `summarize` looks it up: under every covered input law and dtype."""
     laws = [name for name, law in settings.get("inputs", {}).items() if is_covered(law)]
     return {

@@ -11,16 +11,15 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import cast
 
-from sqrtdk.schema import Column
+from sqrtdk.schema import Column, Entries, Settings, Slab
 from sqrtdk.storage import shard_files
 
-Slab = dict[str, Any]
 Needed = dict[str, set[int]]
 """For each scale rule the seeds that are still missing."""
 
-ALONE: dict[str, Any] = {"": {}}
+ALONE: Entries = {"": {}}
 """The scale rules of an experiment without scale rules."""
 
 
@@ -37,15 +36,17 @@ class Plan:
     damaged: frozenset[Path]
 
 
-def slabs(settings: Mapping[str, Any], within: Sequence[str] = ()) -> Iterator[Slab]:
+def slabs(settings: Settings, within: Sequence[str] = ()) -> Iterator[Slab]:
     """Yield every slab of an experiment's settings, with all of its scale rules and no seeds.
 
     A slab has all values of the axes named in `within`, and one value of every other axis.
     """
-    names = [name for name in settings if name not in ("seed", "scaling")]
-    choices = []
-    for name in names:
-        value = settings[name]
+    names: list[str] = []
+    choices: list[list[object]] = []
+    for name, value in settings.items():
+        if name in ("seed", "scaling"):
+            continue
+        names.append(name)
         if name in within:
             choices.append([value])
         elif isinstance(value, Mapping):
@@ -54,12 +55,12 @@ def slabs(settings: Mapping[str, Any], within: Sequence[str] = ()) -> Iterator[S
             choices.append(value if isinstance(value, list) else [value])
     for combination in itertools.product(*choices):
         rules = {"scaling": settings["scaling"]} if "scaling" in settings else {}
-        yield dict(zip(names, combination, strict=True)) | rules
+        yield cast(Slab, dict(zip(names, combination, strict=True)) | rules)
 
 
 def plan(
     folder: Path,
-    settings: Mapping[str, Any],
+    settings: Settings,
     columns: Sequence[Column],
     *,
     shard_seeds: int,
@@ -124,7 +125,7 @@ def _identity(slab: Slab) -> str:
     )
 
 
-def _take(needed: Needed, rules: Mapping[str, Any], shard: Slab) -> bool:
+def _take(needed: Needed, rules: Entries, shard: Slab) -> bool:
     """Remove from `needed` what a shard holds; return whether it held any of it."""
     taken = False
     for name, rule in shard.get("scaling", ALONE).items():

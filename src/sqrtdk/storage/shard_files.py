@@ -5,27 +5,30 @@ import hashlib
 import itertools
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
-from sqrtdk.schema import Column
+from sqrtdk.schema import Column, Slab
 from sqrtdk.storage.atomic import write_atomically
 from sqrtdk.storage.tables import Row, TableError, text
 
 
-def content_hash(content: Row, columns: Sequence[Column]) -> str:
+def content_hash(content: Mapping[str, object], columns: Sequence[Column]) -> str:
     """Return the digest of what a shard's numbers depend on: the settings and the columns."""
     text = json.dumps([content, [column.name for column in columns]], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def write_shard(path: Path, slab: Row, rows: Sequence[Row], columns: Sequence[Column]) -> None:
+def write_shard(
+    path: Path, slab: Mapping[str, object], rows: Sequence[Row], columns: Sequence[Column]
+) -> None:
     """Write a shard: its slab as JSON, its table, and a seal of row count and digest."""
     body = f"# {json.dumps(slab)}\n{text(rows, columns)}"
     write_atomically(path, f"{body}# rows={len(rows)} sha256={_digest(body)}\n")
 
 
-def read_slab(path: Path) -> Row | None:
+def read_slab(path: Path) -> Slab | None:
     """Return the slab in the header of a shard, or None if the first line is not a slab."""
     with path.open(encoding="utf-8", errors="replace") as file:
         first = file.readline()
@@ -33,7 +36,7 @@ def read_slab(path: Path) -> Row | None:
         slab = json.loads(first.removeprefix("# "))
     except (ValueError, RecursionError):
         return None
-    return slab if isinstance(slab, dict) else None
+    return cast(Slab, slab) if isinstance(slab, dict) else None
 
 
 def is_valid_shard(path: Path) -> bool:

@@ -10,12 +10,13 @@ import json
 import math
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from sqrtdk.schema import Column
+from sqrtdk.schema import Column, Value
 from sqrtdk.system import errors
 
-Row = dict[str, Any]
+Row: TypeAlias = dict[str, Value]
+"""A row of a table by column."""
 
 
 class TableError(errors.UserError):
@@ -26,8 +27,9 @@ def check(row: Row, columns: Sequence[Column]) -> Row:
     """Return the row, or raise TableError: a missing metric stops the run, it is never 0.0."""
     for column in columns:
         value = row[column.name]
-        undefined = isinstance(value, float) and not math.isfinite(value)
-        if undefined and not (column.optional and math.isnan(value)):
+        if not isinstance(value, float) or math.isfinite(value):
+            continue
+        if not (column.optional and math.isnan(value)):
             raise TableError(f"{column.name} is {value}")
     return row
 
@@ -43,7 +45,7 @@ def text(rows: Iterable[Row], columns: Sequence[Column]) -> str:
     return buffer.getvalue()
 
 
-def axes_of(columns: Sequence[Column]) -> Callable[[Row], tuple[Any, ...]]:
+def axes_of(columns: Sequence[Column]) -> Callable[[Row], tuple[Value, ...]]:
     """Return a key function that orders rows by their axes."""
     names = [column.name for column in columns if column.axis]
     return lambda row: tuple(row[name] for name in names)

@@ -51,10 +51,10 @@ def rows(
     metrics: Sequence[str],
 ) -> list[tables.Row]:
     """Return every exact value at some points, sorted by axes."""
-    result = []
+    result: list[tables.Row] = []
     for scaling, point in found:
         for n_q in n_qs:
-            axes = {"d_k": point.d_k, "n_k": point.n_k, "n_q": n_q, "scaling": scaling}
+            axes: tables.Row = {"d_k": point.d_k, "n_k": point.n_k, "n_q": n_q, "scaling": scaling}
             for metric in metrics:
                 number = value(metric, point, known[point], n_q)
                 if number is not None:

@@ -5,14 +5,14 @@ depends on d_k and n_k only.
 """
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from sqrtdk.core import scale_rules
 from sqrtdk.core.input_laws import law_of
-from sqrtdk.schema import Column
+from sqrtdk.schema import Column, Entry, Settings
 from sqrtdk.storage import code_digest, shard_files, tables
 from sqrtdk.theory import expectations
 
@@ -39,13 +39,13 @@ COLUMNS = (
 )
 
 
-def is_covered(law: Mapping[str, Any]) -> bool:
+def is_covered(law: Entry) -> bool:
     """Return whether `theory.expectations` holds for an entry of `input_laws`."""
     known = law_of(law)
     return known is not None and known.exact
 
 
-def points(settings: Mapping[str, Any]) -> Iterator[tuple[str, Point]]:
+def points(settings: Settings) -> Iterator[tuple[str, Point]]:
     """Yield every point of an experiment that theory covers, with the name of its scale rule."""
     if not any(is_covered(law) for law in settings["inputs"].values()):
         return

@@ -16,7 +16,8 @@ from sqrtdk.config import errors, limits
 from sqrtdk.experiments.base import Experiment, Table
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.jobs import exact_curves, merge
-from sqrtdk.storage import atomic, code_digest, guards, planning, shard_files
+from sqrtdk.schema import Slab
+from sqrtdk.storage import atomic, code_digest, guards, shard_files
 from sqrtdk.system import disk, interrupts, lock, memory, stdio
 from sqrtdk.system.errors import UserError
 from sqrtdk.theory import points as theory_points
@@ -116,7 +117,7 @@ class Workflow:
         """Return the slab of one shard job, as JSON."""
         return json.dumps(self._slab(wildcards))
 
-    def _slab(self, wildcards: Any) -> planning.Slab:
+    def _slab(self, wildcards: Any) -> Slab:
         path = SHARDS / wildcards.experiment / f"{wildcards.shard}.csv"
         try:
             return self.plans[wildcards.experiment].shards[path]
@@ -337,7 +338,7 @@ def _shortened(command: str) -> str:
     return command if len(command) <= most else f"{command[:most]}…"
 
 
-def _milliseconds(experiment: Experiment, slab: planning.Slab) -> float:
+def _milliseconds(experiment: Experiment, slab: Slab) -> float:
     # A job takes about half a second to start.
     start, stop = slab["seeds"]
     each = experiment.seconds(slab) if experiment.seconds else 0.1

@@ -7,7 +7,7 @@ digit.
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Unpack, cast
 
 import numpy as np
 
@@ -131,12 +131,30 @@ COLUMNS: tuple[Column, ...] = (
 )
 
 
-def memory(slab: dict[str, Any]) -> int:
+class Settings(schema.Settings, total=False):
+    """The values of the experiment's keys in a run, as far as claims need them."""
+
+    steps: int
+
+
+class Slab(schema.Slab, total=False):
+    """What one shard job measures. All readers are of one job."""
+
+    length: int
+    hidden: int
+    learning_rate: float
+    reader: list[str]
+    steps: int
+    batch: int
+    log_every: int
+
+
+def memory(slab: Slab) -> int:
     """Return the peak memory, in bytes, of the seeds that are trained together."""
     return peak(slab, states=3, layers=1)
 
 
-def peak(slab: dict[str, Any], *, states: int, layers: int) -> int:
+def peak(slab: Slab, *, states: int, layers: int) -> int:
     """Return that memory for an evaluation with this many arrays like the states and `match`."""
     length, n, batch = slab["length"], slab["hidden"], slab["batch"]
     readers = slab["reader"]
@@ -159,48 +177,59 @@ def peak(slab: dict[str, Any], *, states: int, layers: int) -> int:
     return int(8 * (SEEDS_PER_BATCH * (max(evaluation, training) + weights + drawn) + blocks))
 
 
-def seconds(slab: dict[str, Any]) -> float:
+def seconds(slab: Slab) -> float:
     """Return the approximate time of one seed of a slab on one core."""
     width = slab["hidden"] + slab["d_k"] / 2
     step = 1e-4 + 1.2e-8 * slab["batch"] * slab["length"] * width
     return float(len(slab["reader"]) * slab["steps"] * step)
 
 
-def cells(slab: dict[str, Any]) -> Iterator[Cell]:
+def cells(slab: Slab) -> Iterator[Cell]:
     """Return the cells of one slab, reader by reader."""
     return batched_training_cells(slab, measure)
 
 
-def batched_training_cells(
-    slab: dict[str, Any], measure: Callable[..., list[list[Row]]]
-) -> Iterator[Cell]:
+def batched_training_cells(slab: Slab, measure: Callable[..., list[list[Row]]]) -> Iterator[Cell]:
     """Yield the cells of a slab of models; `measure` returns the rows of each of several seeds.
 
     Seeds are trained together, on the first use of one of them.
     """
     names = [key.name for key in AXES if key.name not in ("reader", "seed")]
+    values = cast(Row, slab)
     training = {
-        key.name: slab[key.name] for key in CONFIG_KEYS if not key.axis and key.name in slab
+        key.name: values[key.name] for key in CONFIG_KEYS if not key.axis and key.name in values
     }
-    training |= {"n" if name == "hidden" else name: slab[name] for name in names}
+    training |= {"n" if name == "hidden" else name: values[name] for name in names}
     start, stop = slab["seeds"]
     for reader in slab["reader"]:
         for first in range(start, stop, SEEDS_PER_BATCH):
             seeds = range(first, min(first + SEEDS_PER_BATCH, stop))
             found = lazy_batch(partial(measure, reader, **training), seeds)
             for run, seed in enumerate(seeds):
-                axes = {name: slab[name] for name in names} | {"reader": reader, "seed": seed}
+                axes = {name: values[name] for name in names}
+                axes |= {"reader": reader, "seed": seed}
                 yield axes, partial(found, run)
 
 
-def measure(reader: str, seeds: Sequence[int], *, length: int, **training: Any) -> list[list[Row]]:
+def measure(
+    reader: str,
+    seeds: Sequence[int],
+    *,
+    length: int,
+    steps: int,
+    log_every: int,
+    **training: Unpack[recall.Training],
+) -> list[list[Row]]:
     """Return the rows of each seed, one a logged step."""
     data = recall.held_out(seeds, length)
     unasked = recall.unasked_accuracy(data.values)
     first = np.full(len(seeds), np.nan)
     found: list[list[Row]] = [[] for _ in seeds]
     earlier: dict[int, Floats] = {}
-    for step, parameters, grad_norm in recall.train(reader, seeds, length=length, **training):
+    moments = recall.train(
+        reader, seeds, length=length, steps=steps, log_every=log_every, **training
+    )
+    for step, parameters, grad_norm in moments:
         now = evaluate(model.forward(reader, parameters, data), data)
         half = max((at for at in earlier if 2 * at <= step), default=None)
         before = np.full(len(seeds), np.nan) if half is None else earlier[half]
@@ -214,7 +243,8 @@ def measure(reader: str, seeds: Sequence[int], *, length: int, **training: Any) 
             "grad_norm": grad_norm,
         }
         for run, rows in enumerate(found):
-            rows.append({"step": step} | {name: float(one[run]) for name, one in now.items()})
+            row: Row = {name: float(one[run]) for name, one in now.items()}
+            rows.append(row | {"step": step})
     return found
 
 

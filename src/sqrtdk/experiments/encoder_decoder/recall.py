@@ -11,7 +11,7 @@ the same sequences and start from the same encoder and head.
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict, Unpack
 
 import numpy as np
 
@@ -131,6 +131,15 @@ def views(flat: Floats, shapes: dict[str, tuple[int, int]]) -> Parameters:
     return found
 
 
+class Training(TypedDict):
+    """How a model is trained, besides the length of its sequences and the number of steps."""
+
+    d_k: int
+    n: int
+    batch: int
+    learning_rate: float
+
+
 class Moment(NamedTuple):
     """Training at one step: the parameters, which later steps change in place.
 
@@ -147,14 +156,12 @@ def train(
     seeds: Sequence[int],
     *,
     length: int,
-    d_k: int,
-    n: int,
-    batch: int,
     steps: int,
-    learning_rate: float,
     log_every: int,
+    **training: Unpack[Training],
 ) -> Iterator[Moment]:
     """Train one run a seed with Adam; yield step 0, every `log_every`-th, and the last step."""
+    d_k, n, batch = training["d_k"], training["n"], training["batch"]
     flat, parameters = initial(reader, seeds, length=length, n=n, d_k=d_k)
     gradient, scratch = np.empty_like(flat), np.empty_like(flat)
     moments = AdamState(flat)
@@ -170,4 +177,4 @@ def train(
         if step % log_every == 0 or step == steps:
             yield Moment(step, parameters, metrics.row_norms(gradient))
         if step < steps:
-            moments.step(flat, gradient, scratch, rate=learning_rate)
+            moments.step(flat, gradient, scratch, rate=training["learning_rate"])

@@ -6,9 +6,8 @@ the error is that of the scores.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from functools import partial
-from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -19,6 +18,7 @@ from sqrtdk.core.attention import softmax
 from sqrtdk.core.input_laws import Array, draw
 from sqrtdk.experiments.cells import Cell
 from sqrtdk.schema import Column, Key
+from sqrtdk.storage.tables import Row
 
 HALVES = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
 
@@ -82,7 +82,15 @@ COLUMNS: tuple[Column, ...] = (
 )
 
 
-def memory(slab: dict[str, Any]) -> int:
+class Slab(schema.Slab, total=False):
+    """What one shard job measures. All values of the last three share a draw."""
+
+    input_sd: list[float]
+    precision: list[str]
+    order: list[str]
+
+
+def memory(slab: Slab) -> int:
     """Return the peak memory of one cell in bytes, from the sizes of its arrays."""
     rows, pairs = slab["n_q"] + slab["n_k"], slab["n_q"] * slab["n_k"]
     # q and k drawn, scaled by input_sd, rounded to half and widened to float32 for the product;
@@ -90,16 +98,22 @@ def memory(slab: dict[str, Any]) -> int:
     return int(8 * 3 * rows * slab["d_k"] + 8 * 6 * pairs)
 
 
-def seconds(slab: dict[str, Any]) -> float:
+def seconds(slab: Slab) -> float:
     """Return the approximate time of one seed of a slab on one core."""
-    variants = math.prod(len(slab[name]) for name in (*BATCHED_AXES, "scaling"))
+    axes: tuple[Sized, ...] = (
+        slab["input_sd"],
+        slab["precision"],
+        slab["order"],
+        slab["scaling"],
+    )
+    variants = math.prod(map(len, axes))
     vectors = (slab["n_q"] + slab["n_k"]) * slab["d_k"]
     return float(1e-4 + 1.5e-8 * vectors + variants * (1e-4 + 1e-8 * vectors))
 
 
-def cells(slab: dict[str, Any]) -> Iterator[Cell]:
+def cells(slab: Slab) -> Iterator[Cell]:
     """Yield the cells of one slab; all cells of a seed share one draw."""
-    sizes = {name: slab[name] for name in ("d_k", "n_k", "n_q")}
+    sizes = {"d_k": slab["d_k"], "n_k": slab["n_k"], "n_q": slab["n_q"]}
     ((inputs, law),) = slab["inputs"].items()
     for seed in range(*slab["seeds"]):
         q, k, _, _ = draw(law, **sizes, d_v=1, seed=seed, dtype="float64")
@@ -111,7 +125,7 @@ def cells(slab: dict[str, Any]) -> Iterator[Cell]:
                 exact = softmax((sd * q) @ (sd * k).T * scale)
                 for precision in slab["precision"]:
                     for order in slab["order"]:
-                        axes = {
+                        axes: Row = {
                             "inputs": inputs,
                             "input_sd": sd,
                             "precision": precision,
@@ -141,9 +155,7 @@ def half_logits(q: Array, k: Array, *, scale: float, precision: str, order: str)
         return (scores.astype(np.float32) * np.float32(scale)).astype(half).astype(np.float64)
 
 
-def measure(
-    q: Array, k: Array, exact: Array, *, scale: float, precision: str, order: str
-) -> dict[str, float]:
+def measure(q: Array, k: Array, exact: Array, *, scale: float, precision: str, order: str) -> Row:
     """Measure overflow and error of the weights against `exact` [n_q, n_k], computed in float64."""
     logits = half_logits(q, k, scale=scale, precision=precision, order=order)
     infinite = np.isinf(logits)

@@ -7,7 +7,7 @@ projections of a seed see the same libraries and queries and begin with the same
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import cast
 
 import numpy as np
 
@@ -76,9 +76,21 @@ COLUMNS: tuple[Column, ...] = (
 )
 
 
-def memory(slab: dict[str, Any]) -> int:
+class Slab(schema.Slab, total=False):
+    """What one shard job measures. All ways of projecting are of one job."""
+
+    batch_size: int
+    d_model: int
+    noise_sd: float
+    relation: model.Relation
+    steps: int
+    learning_rate: float
+    projections: list[Projections]
+
+
+def memory(slab: Slab) -> int:
     """Return the peak memory, in bytes, of the seeds that are trained together."""
-    n_k, d_model, d_k, n_q = (slab[name] for name in ("n_k", "d_model", "d_k", "batch_size"))
+    n_k, d_model, d_k, n_q = slab["n_k"], slab["d_model"], slab["d_k"], slab["batch_size"]
     asked = HELD_OUT * n_k
     held = 3 * asked * (2 * d_model + d_k) + 5 * asked * n_k
     weights = 6 * (2 * d_model * d_k + d_model**2)
@@ -87,28 +99,27 @@ def memory(slab: dict[str, Any]) -> int:
     return int(8 * SEEDS_PER_BATCH * (held + weights + batch + 2 * drawn))
 
 
-def seconds(slab: dict[str, Any]) -> float:
+def seconds(slab: Slab) -> float:
     """Return the approximate time of one seed of a slab on one core."""
     entries = slab["d_model"] * (2 * slab["d_k"] + slab["d_model"])
     return float(len(slab["projections"]) * slab["steps"] * (5e-5 + 2e-8 * entries))
 
 
-def cells(slab: dict[str, Any]) -> Iterator[Cell]:
+def cells(slab: Slab) -> Iterator[Cell]:
     """Yield the cells of one slab; some seeds are trained together on first use."""
     names = [key.name for key in AXES if key.name not in ("projections", "seed")]
+    values = cast(Row, slab)
     start, stop = slab["seeds"]
     for projections in slab["projections"]:
         for first in range(start, stop, SEEDS_PER_BATCH):
             seeds = range(first, min(first + SEEDS_PER_BATCH, stop))
             found = lazy_batch(partial(measure, slab, projections), seeds)
             for run, seed in enumerate(seeds):
-                axes = {name: slab[name] for name in names}
+                axes = {name: values[name] for name in names}
                 yield axes | {"projections": projections, "seed": seed}, partial(found, run)
 
 
-def measure(
-    slab: dict[str, Any], projections: Projections, seeds: Sequence[int]
-) -> list[list[Row]]:
+def measure(slab: Slab, projections: Projections, seeds: Sequence[int]) -> list[list[Row]]:
     """Train one run a seed and return its rows, one a logged step."""
     drawn = [draw(slab, seed) for seed in seeds]
     tasks = model.stack([of_steps for of_steps, _ in drawn])
@@ -126,7 +137,8 @@ def measure(
             earlier[step] = now["accuracy"]
             now["accuracy_gain"] = now["accuracy"] - before
             for run, found in enumerate(rows):
-                found.append({"step": step} | {name: float(x[run]) for name, x in now.items()})
+                row: Row = {name: float(x[run]) for name, x in now.items()}
+                found.append(row | {"step": step})
         if step < slab["steps"]:
             batch = model.at(tasks, step)
             gradients = model.gradient(weights, batch, projections)
@@ -161,9 +173,9 @@ def stream(array: str, *, seed: int, sizes: Sequence[int]) -> np.random.Generato
     return np.random.Generator(np.random.Philox(key))
 
 
-def draw(slab: dict[str, Any], seed: int) -> tuple[Task, Task]:
+def draw(slab: Slab, seed: int) -> tuple[Task, Task]:
     """Draw the tasks of all steps, and the held-out libraries, with one query for each item."""
-    n_k, n_q, d_model = (slab[name] for name in ("n_k", "batch_size", "d_model"))
+    n_k, n_q, d_model = slab["n_k"], slab["batch_size"], slab["d_model"]
     sizes = (n_k, n_q, d_model)
 
     def normal(array: str, *shape: int) -> Floats:
@@ -171,16 +183,16 @@ def draw(slab: dict[str, Any], seed: int) -> tuple[Task, Task]:
 
     targets = stream("targets", seed=seed, sizes=sizes).integers(0, n_k, (slab["steps"], n_q))
     every = np.tile(np.arange(n_k), (HELD_OUT, 1))
-    how = {"noise_sd": slab["noise_sd"], "relation": slab["relation"]}
+    task = partial(model.make_task, noise_sd=slab["noise_sd"], relation=slab["relation"])
     items, noise = normal("items", slab["steps"], n_k), normal("noise", slab["steps"], n_q)
     others, blur = normal("held_items", HELD_OUT, n_k), normal("held_noise", HELD_OUT, n_k)
     return (
-        model.make_task(items, noise, targets, **how),
-        model.make_task(others, blur, every, **how),
+        task(items, noise, targets),
+        task(others, blur, every),
     )
 
 
-def initial(slab: dict[str, Any], seeds: Sequence[int], projections: Projections) -> Weights:
+def initial(slab: Slab, seeds: Sequence[int], projections: Projections) -> Weights:
     """Draw the initial projections [n_runs, d_model, ...], entries N(0, 1/d_model)."""
     d_k, d_model = slab["d_k"], slab["d_model"]
 

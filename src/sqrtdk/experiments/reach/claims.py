@@ -1,5 +1,7 @@
 """Judge the claims about how far gradients reach."""
 
+from typing import cast
+
 from sqrtdk.claims import findings
 from sqrtdk.claims.claim import Claim
 from sqrtdk.claims.findings import Finding
@@ -11,7 +13,7 @@ from sqrtdk.experiments.encoder_decoder.judging import (
     is_settled,
     need,
 )
-from sqrtdk.experiments.encoder_decoder.measure import GAIN, LEARNT_ACCURACY
+from sqrtdk.experiments.encoder_decoder.measure import GAIN, LEARNT_ACCURACY, Settings
 from sqrtdk.stats.curves import is_beyond
 from sqrtdk.stats.decisions import all_known, any_known
 from sqrtdk.stats.intervals import Estimate, MissingError
@@ -95,7 +97,7 @@ def vanishing(whole: WholeTable) -> Finding:
         is_beyond(kept[d], VANISHED_LOG10, above=False) if d in kept else True for d in right
     )
     answers = {is_beyond(right[d], LEARNT_ACCURACY, above=True) for d in near}
-    steps = int(whole.settings["steps"])
+    steps = cast(Settings, whole.settings)["steps"]
     if {True, False} <= answers:
         # Neither holds, and more seeds would not change that.
         raise MissingError(

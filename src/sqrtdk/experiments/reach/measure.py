@@ -7,7 +7,7 @@ training.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Unpack
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from sqrtdk.experiments.encoder_decoder.measure import (
     GAIN,
     STEPS,
     UNASKED,
+    Slab,
     batched_training_cells,
 )
 from sqrtdk.experiments.encoder_decoder.model import Parameters, Sequences
@@ -83,24 +84,29 @@ COLUMNS: tuple[Column, ...] = (
 )
 
 
-def memory(slab: dict[str, Any]) -> int:
+def memory(slab: Slab) -> int:
     """Return the peak memory, in bytes, of the seeds that are trained together."""
     # The Jacobian is backpropagated through time for the held-out sequences.
     return encoder_decoder.peak(slab, states=7, layers=2)
 
 
-def seconds(slab: dict[str, Any]) -> float:
+def seconds(slab: Slab) -> float:
     """Return the approximate time of one seed of a slab on one core."""
     return encoder_decoder.seconds(slab)
 
 
-def cells(slab: dict[str, Any]) -> Iterator[Cell]:
+def cells(slab: Slab) -> Iterator[Cell]:
     """Return the cells of one slab, trained like those of `encoder_decoder`."""
     return batched_training_cells(slab, measure)
 
 
 def measure(
-    reader: str, seeds: Sequence[int], *, length: int, steps: int, **training: Any
+    reader: str,
+    seeds: Sequence[int],
+    *,
+    length: int,
+    steps: int,
+    **training: Unpack[recall.Training],
 ) -> list[list[Row]]:
     """Return the rows of each seed: all distances before training, then after it."""
     data = recall.held_out(seeds, length)

@@ -1,13 +1,13 @@
 """Answer how attention solves long-range dependency."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import pandas as pd
 
 from sqrtdk.claims import findings
 from sqrtdk.claims.question import Question
 from sqrtdk.experiments.reach.claims import REACH, reach
+from sqrtdk.schema import Settings
 from sqrtdk.stats.intervals import MissingError
 
 PATH = (
@@ -32,7 +32,7 @@ def long_range(table: pd.DataFrame) -> str:
     return f"Measured in a recurrent network: {found[-1].number}."
 
 
-def _answer(settings: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> str:
+def _answer(settings: Settings, tables: Mapping[str, pd.DataFrame]) -> str:
     return long_range(tables["summary"])
 
 

@@ -1,6 +1,5 @@
 """Judge the claims about related vectors."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from sqrtdk.claims.findings import (
     steadiness,
 )
 from sqrtdk.experiments.related import cosines
+from sqrtdk.schema import Settings
 from sqrtdk.stats.curves import Curve, crossing, last, relative_range
 from sqrtdk.stats.decisions import MIN_DECISIVE_D_K, all_known, beyond, need_large, up_to
 from sqrtdk.stats.intervals import Estimate, MissingError
@@ -31,7 +31,7 @@ from sqrtdk.stats.series import RuleKind, Series, WholeTable, scaled_rule, serie
 from sqrtdk.stats.wording import format_estimate, format_number, format_percent
 
 
-def matched(settings: Mapping[str, Any], table: pd.DataFrame) -> list[Series]:
+def matched(settings: Settings, table: pd.DataFrame) -> list[Series]:
     """Return the series of the input laws that give each query a matching key."""
     return [
         one
@@ -135,7 +135,7 @@ def inverse(series: Series) -> Finding:
     )
 
 
-def gradings(settings: Mapping[str, Any], table: pd.DataFrame) -> list[Grading]:
+def gradings(settings: Settings, table: pd.DataFrame) -> list[Grading]:
     """Return the contents of cosines.csv for each input law with several related keys."""
     rules = settings["scaling"]
     arms = {"unscaled": unscaled_rule(rules), "scaled": scaled_rule(rules)}

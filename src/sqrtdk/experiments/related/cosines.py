@@ -6,7 +6,7 @@ unrelated to it, with cosine 0. The cells are those of the grid, drawn again.
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import cast
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from sqrtdk import schema
 from sqrtdk.core import scale_rules
 from sqrtdk.core.attention import attention
 from sqrtdk.core.input_laws import Array, draw, graded_cosines
-from sqrtdk.schema import Column
+from sqrtdk.schema import Column, Entry, Settings
 from sqrtdk.stats import intervals
 from sqrtdk.storage import tables
 
@@ -42,12 +42,14 @@ COLUMNS = (
 )
 
 
-def cosines_of(law: Mapping[str, Any], n_k: int) -> list[float]:
+def cosines_of(law: Entry, n_k: int) -> list[float]:
     """Return the cosines of keys i, i + 1, ... mod n_k with query i; empty for other input laws."""
+    # Parameters of these laws are numbers in a checked configuration.
+    numbers = cast(Mapping[str, float], law)
     if law["law"] == "planted":
-        return graded_cosines(n_k, cosine=law["cosine"], steps=1)
+        return graded_cosines(n_k, cosine=numbers["cosine"], steps=1)
     if law["law"] == "graded":
-        return graded_cosines(n_k, cosine=law["cosine"], steps=law["steps"])
+        return graded_cosines(n_k, cosine=numbers["cosine"], steps=numbers["steps"])
     return []
 
 
@@ -76,13 +78,13 @@ Seeds = list[dict[str, list[float]]]
 """The result of `by_cosine` for each seed."""
 
 
-def rows(settings: Mapping[str, Any]) -> Iterator[tables.Row]:
+def rows(settings: Settings) -> Iterator[tables.Row]:
     """Measure every size, input law with related keys, and scale rule of the grid."""
     for axes, cosines, seeds in measured(settings):
         yield from summarized(axes, cosines, seeds)
 
 
-def measured(settings: Mapping[str, Any]) -> Iterator[tuple[tables.Row, list[float], Seeds]]:
+def measured(settings: Settings) -> Iterator[tuple[tables.Row, list[float], Seeds]]:
     """Yield the axes, the cosines, and the numbers of each seed for every row of the grid."""
     sizes = [
         dict(zip(("d_k", "n_k", "n_q"), values, strict=True))
@@ -101,7 +103,8 @@ def measured(settings: Mapping[str, Any]) -> Iterator[tuple[tables.Row, list[flo
                 weights = attention(arrays.q, arrays.k, arrays.v, scale=rule).weights
                 found[name].append(by_cosine(weights, len(related)))
         for name, seeds in found.items():
-            yield at | {"inputs": inputs, "dtype": dtype, "scaling": name}, cosines, seeds
+            axes: tables.Row = {"inputs": inputs, "dtype": dtype, "scaling": name}
+            yield axes | at, cosines, seeds
 
 
 def summarized(axes: tables.Row, cosines: Sequence[float], seeds: Seeds) -> Iterator[tables.Row]:

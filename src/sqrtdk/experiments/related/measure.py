@@ -5,7 +5,6 @@ for what attention selects.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from sqrtdk.core.input_laws import Array, Inputs
 from sqrtdk.core.kernel import Kernel
 from sqrtdk.experiments.cells import Cell
 from sqrtdk.experiments.scaling import measure as scaling
-from sqrtdk.schema import Column
+from sqrtdk.schema import Column, Slab
 from sqrtdk.storage.tables import Row
 
 COLUMNS = (
@@ -36,13 +35,13 @@ COLUMNS = (
 )
 
 
-def seconds(slab: dict[str, Any]) -> float:
+def seconds(slab: Slab) -> float:
     """Return the approximate time of one seed of a slab on one core."""
     # The further columns are measured from the definitions, a second forward pass.
     return 1.5 * scaling.seconds(slab)
 
 
-def cells(slab: dict[str, Any]) -> Iterator[Cell]:
+def cells(slab: Slab) -> Iterator[Cell]:
     """Return the cells of one slab, seed by seed, each with the function that measures it."""
     return scaling.cells_of(slab, measure)
 

@@ -1,12 +1,12 @@
 """Answer what query, key and value stand for."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import pandas as pd
 
 from sqrtdk.claims import findings
 from sqrtdk.claims.question import Question
+from sqrtdk.schema import Settings
 from sqrtdk.stats.decisions import beyond
 from sqrtdk.stats.intervals import MissingError
 from sqrtdk.stats.series import Series, series_of
@@ -35,7 +35,7 @@ def stand_for(series: Sequence[Series]) -> str:
     return text + (" The output is then nearly that key's value." if nearly else "")
 
 
-def _answer(settings: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> str:
+def _answer(settings: Settings, tables: Mapping[str, pd.DataFrame]) -> str:
     return stand_for(series_of(settings, tables["summary"], tables.get("contrasts")))
 
 

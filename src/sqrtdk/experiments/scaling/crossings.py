@@ -7,14 +7,14 @@ and for the typical row. The two differ by orders of magnitude, which is the poi
 """
 
 import math
-from collections.abc import Iterator, Mapping
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
 
 import pandas as pd
 
 from sqrtdk import schema
 from sqrtdk.claims import findings
-from sqrtdk.schema import Column
+from sqrtdk.schema import Column, Settings
 from sqrtdk.stats.curves import Curve, crossing
 from sqrtdk.stats.intervals import Estimate, MissingError
 from sqrtdk.stats.series import series_of
@@ -92,7 +92,7 @@ COLUMNS = (
 
 
 def rows(
-    settings: Mapping[str, Any], table: pd.DataFrame, paired: pd.DataFrame | None = None
+    settings: Settings, table: pd.DataFrame, paired: pd.DataFrame | None = None
 ) -> Iterator[tables.Row]:
     """Yield every crossing of every series of the summary table that can have one.
 

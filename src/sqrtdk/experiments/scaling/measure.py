@@ -8,7 +8,6 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from sqrtdk.core.attention import ScaleRule
 from sqrtdk.core.input_laws import Array, Inputs, draw
 from sqrtdk.core.kernel import Kernel
 from sqrtdk.experiments.cells import Cell, lazy_batch
-from sqrtdk.schema import Column, Key
+from sqrtdk.schema import Column, Key, Slab
 from sqrtdk.storage.tables import Row
 
 CONFIG_KEYS: tuple[Key, ...] = (
@@ -154,9 +153,9 @@ COLUMNS: tuple[Column, ...] = (
 )
 
 
-def memory(slab: dict[str, Any]) -> int:
+def memory(slab: Slab) -> int:
     """Return the peak memory, in bytes, of computing one batch of cells of a slab."""
-    n_q, n_k, d_k, d_v = (slab[name] for name in ("n_q", "n_k", "d_k", "d_v"))
+    n_q, n_k, d_k, d_v = slab["n_q"], slab["n_k"], slab["d_k"], slab["d_v"]
     rules = slab.get("scaling", {})
     cells = kernel_sizes.batch_size(n_q, n_k, d_k, d_v)
     # q, k, v and g, twice while they are drawn and cast.
@@ -172,7 +171,7 @@ def memory(slab: dict[str, Any]) -> int:
     return 8 * int(cells * (drawn + blocks + gradient + sums))
 
 
-def seconds(slab: dict[str, Any]) -> float:
+def seconds(slab: Slab) -> float:
     """Return the approximate time of one seed of a slab on one core."""
     n_q, n_k, vectors = slab["n_q"], slab["n_k"], slab["d_k"] + slab["d_v"]
     # Measured on one machine: random numbers, then element-wise steps and products of each rule.
@@ -184,7 +183,7 @@ Measure = Callable[[Kernel, Inputs, Sequence[ScaleRule]], list[list[Row]]]
 """Measure a batch of cells: for each scale rule a list with the row of each cell."""
 
 
-def cells(slab: dict[str, Any]) -> Iterator[Cell]:
+def cells(slab: Slab) -> Iterator[Cell]:
     """Return the cells of one slab, seed by seed, each with the function that measures it.
 
     Cells are computed in batches, on the first use of a cell of the batch.
@@ -192,9 +191,9 @@ def cells(slab: dict[str, Any]) -> Iterator[Cell]:
     return cells_of(slab, measure)
 
 
-def cells_of(slab: dict[str, Any], measure: Measure) -> Iterator[Cell]:
+def cells_of(slab: Slab, measure: Measure) -> Iterator[Cell]:
     """Return the cells of one slab like `cells`, with the columns of another measurement."""
-    sizes = {name: slab[name] for name in ("d_k", "n_k", "n_q")}
+    sizes = {"d_k": slab["d_k"], "n_k": slab["n_k"], "n_q": slab["n_q"]}
     ((inputs, law),) = slab["inputs"].items()
     rules = {
         name: scale_rules.rule(entry, d_k=slab["d_k"], n_k=slab["n_k"])
@@ -208,7 +207,7 @@ def cells_of(slab: dict[str, Any], measure: Measure) -> Iterator[Cell]:
         drawn = partial(draw, law, **sizes, d_v=slab["d_v"], dtype=slab["dtype"])
         measured = lazy_batch(partial(_measure, measure, core, drawn), list(rules.values()), some)
         for (place, seed), (arm, scaling) in itertools.product(enumerate(some), enumerate(rules)):
-            axes = {"inputs": inputs, "dtype": slab["dtype"], "scaling": scaling, "seed": seed}
+            axes: Row = {"inputs": inputs, "dtype": slab["dtype"], "scaling": scaling, "seed": seed}
             yield sizes | axes, partial(measured, arm, place)
 
 

@@ -1,13 +1,13 @@
 """Answer why the scores are divided by √d_k."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import pandas as pd
 
 from sqrtdk.claims.question import Question
 from sqrtdk.experiments.scaling import claims
 from sqrtdk.experiments.scaling.measure import top_rows, top_rows_in_words
+from sqrtdk.schema import Settings
 from sqrtdk.stats.curves import last
 from sqrtdk.stats.decisions import beyond
 from sqrtdk.stats.intervals import MissingError
@@ -52,7 +52,7 @@ def why_divide(series: Sequence[Series]) -> str:
     )
 
 
-def _answer(settings: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> str:
+def _answer(settings: Settings, tables: Mapping[str, pd.DataFrame]) -> str:
     return why_divide(series_of(settings, tables["summary"], tables.get("contrasts")))
 
 

@@ -5,8 +5,7 @@ has at least this norm, and together they hold this share of the squared norm.
 """
 
 import itertools
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from sqrtdk import schema
 from sqrtdk.core import scale_rules
 from sqrtdk.core.input_laws import Array, draw
 from sqrtdk.core.kernel import Kernel
-from sqrtdk.schema import Column
+from sqrtdk.schema import Column, Settings
 from sqrtdk.stats import intervals
 from sqrtdk.storage import tables
 
@@ -64,7 +63,7 @@ def tail(norms: np.ndarray) -> Iterator[dict[str, float]]:
         }
 
 
-def rows(settings: Mapping[str, Any]) -> Iterator[tables.Row]:
+def rows(settings: Settings) -> Iterator[tables.Row]:
     """Yield the distribution of the gradients of logits and q, at the middle n_k."""
     n_k = settings["n_k"][len(settings["n_k"]) // 2]
     n_q, dtype, seeds = settings["n_q"][0], settings["dtype"][0], settings["seed"][:MAX_SEEDS]

@@ -3,8 +3,7 @@
 They are the cells of the grid's first seed, the same draw that runs.csv measures.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from sqrtdk import schema
 from sqrtdk.core import scale_rules
 from sqrtdk.core.attention import attention
 from sqrtdk.core.input_laws import draw
-from sqrtdk.schema import Column
+from sqrtdk.schema import Column, Settings
 from sqrtdk.stats import intervals
 from sqrtdk.storage import tables
 
@@ -41,7 +40,7 @@ COLUMNS = (
 )
 
 
-def rows(settings: Mapping[str, Any]) -> Iterator[tables.Row]:
+def rows(settings: Settings) -> Iterator[tables.Row]:
     """Weights of the first queries and keys at the smallest n_k, by d_k and scale rule."""
     n_k, n_q, seed = settings["n_k"][0], settings["n_q"][0], settings["seed"][0]
     inputs, law = next(iter(settings["inputs"].items()))
@@ -53,6 +52,11 @@ def rows(settings: Mapping[str, Any]) -> Iterator[tables.Row]:
             scale = scale_rules.rule(rule, d_k=d_k, n_k=n_k)
             weights = attention(arrays.q, arrays.k, arrays.v, scale=scale).weights
             shown = weights[:SHOWN_ROWS, :SHOWN_ROWS]
-            axes = sizes | {"inputs": inputs, "dtype": dtype, "scaling": scaling, "seed": seed}
+            axes: tables.Row = {
+                "inputs": inputs,
+                "dtype": dtype,
+                "scaling": scaling,
+                "seed": seed,
+            }
             for (query, key), weight in np.ndenumerate(shown):
-                yield axes | {"query": query, "key": key, "weight": float(weight)}
+                yield axes | sizes | {"query": query, "key": key, "weight": float(weight)}

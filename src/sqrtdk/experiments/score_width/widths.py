@@ -7,7 +7,7 @@ be slower than the steps trained.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -83,7 +83,7 @@ def rows(settings: Mapping[str, Any], runs: pd.DataFrame) -> Iterator[tables.Row
             for (reader, d_k), cells in frame.groupby(["reader", "d_k"], sort=True)
         }
         for row in rows_of(found, settings):
-            at = {"length": length, "hidden": hidden} | row
+            at = cast(tables.Row, {"length": length, "hidden": hidden}) | row
             yield {column.name: at.get(column.name, np.nan) for column in COLUMNS}
 
 

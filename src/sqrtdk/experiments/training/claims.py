@@ -10,6 +10,7 @@ import pandas as pd
 from sqrtdk.claims.claim import Claim
 from sqrtdk.claims.findings import Finding
 from sqrtdk.experiments.training import rates
+from sqrtdk.schema import Settings
 from sqrtdk.stats.curves import is_beyond
 from sqrtdk.stats.decisions import MIN_DECISIVE_D_K
 from sqrtdk.stats.intervals import Estimate, MissingError
@@ -106,7 +107,7 @@ class Comparison:
     unrelated: bool = True
 
 
-def comparisons(settings: Mapping[str, Any], table: pd.DataFrame) -> list[Comparison]:
+def comparisons(settings: Settings, table: pd.DataFrame) -> list[Comparison]:
     """Return the comparisons of a rates.csv, in the order of its axes.
 
     A comparison needs a rule that leaves the scores unchanged and one that divides by √d_k. If one

@@ -6,8 +6,8 @@ U at rate s r therefore takes the same steps as descent on W at rate r. Adam doe
 because its steps do not depend on the size of a gradient, if its epsilon is divided by √s.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
+from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -62,7 +62,7 @@ def equivalent_optimizer(
 
 
 def train_equivalent(
-    slab: dict[str, Any], seed: int, *, rate: float, factor: float
+    slab: training.Slab, seed: int, *, rate: float, factor: float
 ) -> list[LogPoint]:
     """Return the logged points of the unscaled run that is equivalent to a run of `training`."""
     batches, held_out = training.draw(slab, seed)
@@ -79,13 +79,13 @@ def train_equivalent(
         )
 
 
-def rows(settings: Mapping[str, Any], runs: pd.DataFrame, table: pd.DataFrame) -> list[tables.Row]:
+def rows(settings: training.Settings, runs: pd.DataFrame, table: pd.DataFrame) -> list[tables.Row]:
     """Return the rows of twins.csv in the order of their axes, from runs.csv and rates.csv."""
     return sorted(pairs(settings, runs, table), key=tables.axes_of(COLUMNS))
 
 
 def pairs(
-    settings: Mapping[str, Any], runs: pd.DataFrame, table: pd.DataFrame
+    settings: training.Settings, runs: pd.DataFrame, table: pd.DataFrame
 ) -> Iterator[tables.Row]:
     """Yield a row for each run of the rule that divides by √d_k; none without that rule.
 
@@ -102,8 +102,9 @@ def pairs(
     }
     runs = runs[runs["scaling"] == rule].sort_values("step")
     by_cell = dict(list(runs.groupby([*task, "learning_rate", "seed"])))
-    for slab in planning.slabs(dict(settings), training.BATCHED_AXES):
-        at = tuple(slab[name] for name in task)
+    for one in planning.slabs(settings, training.BATCHED_AXES):
+        slab, values = cast(training.Slab, one), cast(tables.Row, one)
+        at = tuple(values[name] for name in task)
         factor = scale_rules.factor(settings["scaling"][rule], d_k=slab["d_k"], n_k=slab["n_k"])
         if factor is None:
             raise ValueError(f"{rule} is not one factor of d_k and n_k")

@@ -9,7 +9,6 @@ the same libraries and queries, and all cells of a d_k start with the same proje
 import math
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -163,12 +162,31 @@ COLUMNS: tuple[Column, ...] = (
 )
 
 
-def memory(slab: dict[str, Any]) -> int:
+class Settings(schema.Settings, total=False):
+    """The values of the experiment's keys in a run, as far as its derived tables need them."""
+
+    steps: int
+    learning_rate: list[float]
+
+
+class Slab(schema.Slab, total=False):
+    """What one shard job measures. All learning rates of a seed are trained together."""
+
+    batch_size: int
+    d_model: int
+    noise_sd: float
+    steps: int
+    optimizer: str
+    loss: Loss
+    learning_rate: list[float]
+
+
+def memory(slab: Slab) -> int:
     """Return the peak memory of one seed's runs in bytes, from the sizes of their arrays."""
-    n_k, n_q, d_model, d_v = (slab[name] for name in ("n_k", "batch_size", "d_model", "d_v"))
+    n_k, n_q, d_model, d_v = slab["n_k"], slab["batch_size"], slab["d_model"], slab["d_v"]
     batch = n_k * (d_model + d_v) + n_q * (d_model + 1)
     asked = _libraries(n_k) * n_k
-    runs = len(slab.get("learning_rate", [1])) * len(slab.get("scaling", [1]))
+    runs = len(slab.get("learning_rate", [1.0])) * len(slab.get("scaling", {"": {}}))
     # At least one run. Fractions are kept, so that the result never falls with a size.
     together = min(float(runs), max(1.0, SCORES / _widest(slab)))
     # Arrays of scores while rows are logged, of products of queries, of cross matrices, and others.
@@ -189,14 +207,14 @@ def _libraries(n_k: int) -> int:
     return math.ceil(HELD_OUT / n_k)
 
 
-def _widest(slab: dict[str, Any]) -> int:
+def _widest(slab: Slab) -> int:
     """Return the entries of the largest array of one run, except its projections."""
     n_k, d_model = slab["n_k"], slab["d_model"]
     asked = max(_libraries(n_k) * n_k, slab["batch_size"])
     return int(max(asked * max(n_k, d_model), d_model**2))
 
 
-def _side_by_side(slab: dict[str, Any]) -> int:
+def _side_by_side(slab: Slab) -> int:
     """Return the maximum number of runs that are trained together."""
     most = SCORES // _widest(slab)
     if slab["optimizer"] == "adam":
@@ -204,7 +222,7 @@ def _side_by_side(slab: dict[str, Any]) -> int:
     return max(1, most)
 
 
-def seconds(slab: dict[str, Any]) -> float:
+def seconds(slab: Slab) -> float:
     """Return the approximate time of one seed of a slab on one core."""
     runs = len(slab["learning_rate"]) * len(slab["scaling"])
     entries = 2 * slab["d_k"] * slab["d_model"] if slab["optimizer"] == "adam" else 0
@@ -221,7 +239,7 @@ def logged(steps: int) -> list[int]:
     return sorted({0, *powers, steps})
 
 
-def cells(slab: dict[str, Any]) -> Iterator[Cell]:
+def cells(slab: Slab) -> Iterator[Cell]:
     """Yield the cells of one slab; those of a seed are trained together on first use."""
     factors = {}
     for scaling, rule in slab["scaling"].items():
@@ -229,19 +247,23 @@ def cells(slab: dict[str, Any]) -> Iterator[Cell]:
         if factor is None:
             raise ValueError(f"{scaling} is not one factor of d_k and n_k")
         factors[scaling] = factor
-    sizes = {name: slab[name] for name in ("d_k", "n_k", "batch_size", "optimizer", "loss")}
+    sizes: Row = {
+        "d_k": slab["d_k"],
+        "n_k": slab["n_k"],
+        "batch_size": slab["batch_size"],
+        "optimizer": slab["optimizer"],
+        "loss": slab["loss"],
+    }
     names = [(rate, scaling) for rate in slab["learning_rate"] for scaling in factors]
     variants = [(rate, factors[scaling]) for rate, scaling in names]
     for seed in range(*slab["seeds"]):
         found = lazy_batch(partial(measure, slab, seed), variants)
         for place, (rate, scaling) in enumerate(names):
-            axes = {"scaling": scaling, "learning_rate": rate, "seed": seed}
+            axes: Row = {"scaling": scaling, "learning_rate": rate, "seed": seed}
             yield sizes | axes, partial(found, place)
 
 
-def measure(
-    slab: dict[str, Any], seed: int, variants: Sequence[tuple[float, float]]
-) -> list[list[Row]]:
+def measure(slab: Slab, seed: int, variants: Sequence[tuple[float, float]]) -> list[list[Row]]:
     """Return the rows of several runs of one seed, each with its learning rate and its scale."""
     rates, factors = zip(*variants, strict=True)
     loss: Loss = slab["loss"]
@@ -292,7 +314,7 @@ def _snr(probes: Batch, w_q: Floats, w_k: Floats, factor: float, loss: Loss) -> 
     return lookup.signal_to_noise(d_product, w_q, w_k)
 
 
-def optimizer(slab: dict[str, Any], w_q: Floats, w_k: Floats, rate: Floats) -> Optimizer:
+def optimizer(slab: Slab, w_q: Floats, w_k: Floats, rate: Floats) -> Optimizer:
     """Return the slab's optimizer for the same projections and several rates [n_runs, 1, 1]."""
     if slab["optimizer"] == "adam":
         return AdamOptimizer(w_q, w_k, rate=rate)
@@ -319,7 +341,7 @@ def stream(array: str, *, seed: int, sizes: Sequence[int]) -> np.random.Generato
     return np.random.Generator(np.random.Philox(np.random.SeedSequence(1, spawn_key=key)))
 
 
-def draw(slab: dict[str, Any], seed: int) -> tuple[Batch, Batch]:
+def draw(slab: Slab, seed: int) -> tuple[Batch, Batch]:
     """Draw the batches of all steps and one more, whose gradient is logged last, and held-out ones.
 
     They do not depend on d_k, and the batch of a step does not depend on the number of steps.
@@ -330,7 +352,7 @@ def draw(slab: dict[str, Any], seed: int) -> tuple[Batch, Batch]:
     return draw_batches(slab, seed, "", slab["steps"] + 1), held_out
 
 
-def draw_batches(slab: dict[str, Any], seed: int, prefix: str, count: int) -> Batch:
+def draw_batches(slab: Slab, seed: int, prefix: str, count: int) -> Batch:
     """Draw this many batches with random targets, from the streams of this prefix."""
     targets = stream(f"{prefix}targets", seed=seed, sizes=_sizes(slab))
     return _draw(
@@ -338,9 +360,7 @@ def draw_batches(slab: dict[str, Any], seed: int, prefix: str, count: int) -> Ba
     )
 
 
-def _draw(
-    slab: dict[str, Any], seed: int, prefix: str, count: int, targets: NDArray[np.intp]
-) -> Batch:
+def _draw(slab: Slab, seed: int, prefix: str, count: int, targets: NDArray[np.intp]) -> Batch:
     def normal(array: str, rows: int, width: int) -> Floats:
         found = stream(f"{prefix}{array}", seed=seed, sizes=_sizes(slab))
         return found.standard_normal((count, rows, width))
@@ -354,11 +374,11 @@ def _draw(
     )
 
 
-def _sizes(slab: dict[str, Any]) -> tuple[int, ...]:
+def _sizes(slab: Slab) -> tuple[int, ...]:
     return slab["n_k"], slab["batch_size"], slab["d_model"], slab["d_v"]
 
 
-def projections(slab: dict[str, Any], seed: int) -> tuple[Floats, Floats]:
+def projections(slab: Slab, seed: int) -> tuple[Floats, Floats]:
     """Draw initial W_q and W_k [d_model, d_k] from N(0, 1/d_model): q and k have mean square 1."""
     shape = (slab["d_model"], slab["d_k"])
     unit = slab["d_model"] ** -0.5

@@ -13,7 +13,7 @@ have a lower and an upper bound.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import pandas as pd
@@ -189,17 +189,17 @@ class RuleResult(NamedTuple):
     open: bool
 
 
-def rows(settings: Mapping[str, Any], runs: pd.DataFrame) -> Iterator[tables.Row]:
+def rows(settings: training.Settings, runs: pd.DataFrame) -> Iterator[tables.Row]:
     """Yield the rows of rates.csv for a run's runs.csv, in the order of the axes."""
     task, budget = [key.name for key in TASK], int(settings["steps"])
     for at, frame in runs[runs["step"] == budget].groupby(task, sort=True):
         found = {str(name): runs_of(part) for name, part in frame.groupby("scaling", sort=True)}
-        common = dict(zip(task, at, strict=True))
+        common = cast(tables.Row, dict(zip(task, at, strict=True)))
         for row in rows_of(found, settings):
             yield {column.name: (common | row).get(column.name, np.nan) for column in COLUMNS}
 
 
-def rows_of(found: Mapping[str, Runs], settings: Mapping[str, Any]) -> Iterator[tables.Row]:
+def rows_of(found: Mapping[str, Runs], settings: training.Settings) -> Iterator[tables.Row]:
     """Yield the rows of one comparison, without the axes that its scale rules share."""
     grid, budget = settings["learning_rate"], int(settings["steps"])
     results = {name: result_of(one, grid) for name, one in found.items()}

@@ -7,7 +7,7 @@ without scaling.
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from sqrtdk.core.attention import Floats, attention, project
 from sqrtdk.core.gradients import gradients
 from sqrtdk.core.metrics import row_metrics
 from sqrtdk.experiments.cells import Cell
-from sqrtdk.schema import Column, Key
+from sqrtdk.schema import Column, Key, Slab
 from sqrtdk.storage.tables import Row
 
 TOKENS, DIMENSIONS = 3, 4
@@ -99,17 +99,17 @@ COLUMNS: tuple[Column, ...] = (
 )
 
 
-def memory(slab: dict[str, Any]) -> int:
+def memory(slab: Slab) -> int:
     """Return the bytes that one cell takes: a few arrays of a dozen numbers, and their rows."""
     return 2**20
 
 
-def seconds(slab: dict[str, Any]) -> float:
+def seconds(slab: Slab) -> float:
     """Return the approximate time of one seed on one core."""
     return 0.01
 
 
-def cells(slab: dict[str, Any]) -> Iterator[Cell]:
+def cells(slab: Slab) -> Iterator[Cell]:
     """Yield both scale rules of every seed; they share their draw."""
     for seed in range(*slab["seeds"]):
         for scaling, scale in ARMS.items():
