@@ -198,7 +198,8 @@ def single(ds: Sequence[int], rounds: int) -> Iterator[Row]:
                 slabs.row(256, d, dtype=dtype, seed=number) for dtype in ("float64", "float32")
             )
             for metric in SATURATING:
-                error = abs(single[metric] - double[metric]) / double[metric]
+                one, other = float(single[metric]), float(double[metric])
+                error = abs(one - other) / other
                 yield Row("float32", metric, "float32", 256, d, number, error, "relative")
 
 

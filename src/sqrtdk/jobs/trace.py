@@ -3,6 +3,7 @@
 import json
 import sys
 from pathlib import Path
+from typing import cast
 
 from sqrtdk.config import resolve
 from sqrtdk.experiments.registry import EXPERIMENTS
@@ -21,7 +22,7 @@ def inputs(config: Path) -> dict[str, str]:
         for name, settings in run.settings.items()
         for key in EXPERIMENTS[name].config_keys
         if key.kind == "file"
-        for path, digest in (settings[key.name] or {}).items()
+        for path, digest in cast(dict[str, str], dict(settings)[key.name] or {}).items()
     }
 
 
