@@ -13,6 +13,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from sqrtdk.core import random_streams
+from sqrtdk.core.random_streams import Purpose
+
 Array = NDArray[np.floating[Any]]
 
 Entry: TypeAlias = Mapping[str, str | int | float | None]
@@ -32,12 +35,9 @@ class Inputs(NamedTuple):
 
 
 def stream(array: str, *, d_k: int, n_k: int, n_q: int, d_v: int, seed: int) -> np.random.Generator:
-    """Return the random stream of one array of one cell.
-
-    Philox is counter-based (Salmon et al. 2011): streams of different keys do not overlap.
-    """
-    key = (d_k, n_k, n_q, d_v, seed, _ARRAYS.index(array))
-    return np.random.Generator(np.random.Philox(np.random.SeedSequence(0, spawn_key=key)))
+    """Return the random stream of one array of one cell."""
+    place = _ARRAYS.index(array)
+    return random_streams.stream(Purpose.CELLS, d_k, n_k, n_q, d_v, seed, place)
 
 
 def gaussian(

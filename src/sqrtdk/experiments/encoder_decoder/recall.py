@@ -15,9 +15,10 @@ from typing import NamedTuple, TypedDict, Unpack
 
 import numpy as np
 
-from sqrtdk.core import metrics
+from sqrtdk.core import metrics, random_streams
 from sqrtdk.core.adam import AdamState
 from sqrtdk.core.attention import Floats
+from sqrtdk.core.random_streams import Purpose
 from sqrtdk.experiments.encoder_decoder import model
 from sqrtdk.experiments.encoder_decoder.model import Ints, Parameters, Sequences
 
@@ -39,10 +40,8 @@ _ARRAYS = (
 
 
 def stream(array: str, seed: int) -> np.random.Generator:
-    """Return the random stream of one array of one seed, counter-based (Salmon et al. 2011)."""
-    # Not the entropy of `input_laws.stream`, so that no two streams of the project are the same.
-    key = np.random.SeedSequence(1, spawn_key=(seed, _ARRAYS.index(array)))
-    return np.random.Generator(np.random.Philox(key))
+    """Return the random stream of one array of one seed."""
+    return random_streams.stream(Purpose.TRAINING, seed, _ARRAYS.index(array))
 
 
 # Data

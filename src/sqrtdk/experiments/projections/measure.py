@@ -12,8 +12,10 @@ from typing import cast
 import numpy as np
 
 from sqrtdk import schema
+from sqrtdk.core import random_streams
 from sqrtdk.core.adam import AdamState
 from sqrtdk.core.attention import Floats
+from sqrtdk.core.random_streams import Purpose
 from sqrtdk.experiments.cells import Cell, lazy_batch
 from sqrtdk.experiments.projections import model
 from sqrtdk.experiments.projections.model import Projections, Task, Weights
@@ -168,9 +170,7 @@ _ARRAYS = ("items", "noise", "targets", "held_items", "held_noise", "w_q", "w_k"
 
 def stream(array: str, *, seed: int, sizes: Sequence[int]) -> np.random.Generator:
     """Return the random stream of one array, keyed by its purpose: its sizes and the seed."""
-    # Not the entropy of other streams, so that no two of the project are the same.
-    key = np.random.SeedSequence(2, spawn_key=(seed, _ARRAYS.index(array), *sizes))
-    return np.random.Generator(np.random.Philox(key))
+    return random_streams.stream(Purpose.PROJECTIONS, seed, _ARRAYS.index(array), *sizes)
 
 
 def draw(slab: Slab, seed: int) -> tuple[Task, Task]:

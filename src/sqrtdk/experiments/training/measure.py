@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqrtdk import schema
-from sqrtdk.core import scale_rules
+from sqrtdk.core import random_streams, scale_rules
 from sqrtdk.core.attention import Floats
+from sqrtdk.core.random_streams import Purpose
 from sqrtdk.experiments.cells import Cell, lazy_batch
 from sqrtdk.experiments.training import lookup
 from sqrtdk.experiments.training.lookup import AdamOptimizer, Batch, Loss, Optimizer, SgdOptimizer
@@ -333,12 +334,9 @@ _ARRAYS = (
 
 
 def stream(array: str, *, seed: int, sizes: Sequence[int]) -> np.random.Generator:
-    """Return the random stream of one array, keyed by its purpose: its sizes and the seed.
-
-    The first 1 separates the keys from those of `input_laws.stream`.
-    """
-    key = (1, seed, _ARRAYS.index(array), *sizes)
-    return np.random.Generator(np.random.Philox(np.random.SeedSequence(1, spawn_key=key)))
+    """Return the random stream of one array, keyed by its purpose: its sizes and the seed."""
+    # The second 1 separates the keys from those of `recall.stream`.
+    return random_streams.stream(Purpose.TRAINING, 1, seed, _ARRAYS.index(array), *sizes)
 
 
 def draw(slab: Slab, seed: int) -> tuple[Batch, Batch]:
