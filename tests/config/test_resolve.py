@@ -110,13 +110,23 @@ def test_every_grid_composes(grid: str) -> None:
     assert config_compose.compose([f"grid={grid}"], {}).settings
 
 
-def test_every_experiment_has_a_configuration_file() -> None:
-    assert set(EXPERIMENTS) == {path.stem for path in (ROOT / "conf/experiment").glob("*.yaml")}
+def test_every_experiment_has_values_in_every_grid() -> None:
+    assert {name: config_overrides.grids(name) for name in EXPERIMENTS} == dict.fromkeys(
+        EXPERIMENTS, config_overrides.grids()
+    )
+
+
+def test_one_experiment_may_have_another_grid_than_the_run() -> None:
+    run = config_compose.compose(["experiment/scaling=smoke", "experiments=[scaling,reach]"], {})
+    smoke = config_compose.compose(["grid=smoke", "experiments=scaling"], {})
+    default = config_compose.compose(["experiments=reach"], {})
+    assert run.settings == smoke.settings | default.settings
 
 
 # The input, and words that the one line must contain.
 MISTAKES = [
     ("d_k=0", "d_k: 0 is not allowed; allowed: whole numbers from 1"),
+    ("experiment/scaling=smoek", "experiment/scaling: 'smoek' is not allowed; allowed: cell or"),
     ("d_k=-4", "d_k: -4"),
     ("d_k=abc", "d_k: 'abc'"),
     ("d_k=''", "d_k: ''"),

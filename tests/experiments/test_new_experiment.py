@@ -1,4 +1,4 @@
-"""A new experiment is one folder, one file in conf/ and one line; half of one harms no other."""
+"""A new experiment is one folder, one folder in conf/ and one line; half of one harms no other."""
 
 import csv
 import shutil
@@ -9,18 +9,18 @@ from conftest import ROOT, process, snakemake
 from workflow.test_pipeline import copy_project
 
 NAME = "temperature"
-LINE = "      - reach\n"
+LINE = "  - optional experiment/reach: ${grid}\n"
 
 
 def add(root: Path) -> Path:
     """Add the toy experiment to a copy of the project, and return its folder."""
     folder = root / "src/sqrtdk/experiments" / NAME
     shutil.copytree(ROOT / "tests" / NAME, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "conf.yaml").rename(root / "conf/experiment" / f"{NAME}.yaml")
+    (folder / "conf").rename(root / "conf/experiment" / NAME)
     path = root / "conf/config.yaml"
     text = path.read_text(encoding="utf-8")
     assert text.count(LINE) == 1
-    path.write_text(text.replace(LINE, f"{LINE}      - {NAME}\n"), encoding="utf-8")
+    path.write_text(text.replace(LINE, LINE + LINE.replace("reach", NAME)), encoding="utf-8")
     return folder
 
 
@@ -77,10 +77,10 @@ def break_(root: Path, how: str) -> None:
     """Leave half an experiment: without its part in conf/, or with a file gone or replaced."""
     name, _, content = how.partition(": ")
     if name == "conf":
-        (root / "conf/experiment" / f"{NAME}.yaml").unlink()
+        shutil.rmtree(root / "conf/experiment" / NAME)
         path = root / "conf/config.yaml"
         text = path.read_text(encoding="utf-8")
-        path.write_text(text.replace(f"      - {NAME}\n", ""), encoding="utf-8")
+        path.write_text(text.replace(LINE.replace("reach", NAME), ""), encoding="utf-8")
         return
     path = root / "src/sqrtdk/experiments" / NAME / name
     path.unlink()

@@ -26,7 +26,7 @@ def text() -> str:
     grids = {grid: compose.composed([f"grid={grid}"], asked) for grid in ("cell", "default")}
     for name, module in EXPERIMENTS.items():
         if any(name not in run.settings for run in grids.values()):
-            # Half an experiment, whose file in conf/experiment/ is still to be written.
+            # Half an experiment, whose folder in conf/experiment/ is still to be written.
             continue
         lines += ["", f"Experiment {name}: {module.title}", ""]
         for key in module.config_keys:

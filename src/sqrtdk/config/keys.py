@@ -10,7 +10,7 @@ RUN_KEYS = {
     "name": "Folder of the run, results/<name>/: letters, digits, '_', '-' and '.', at most 64, "
     "the first a letter or digit.",
     "experiments": "What to build: one experiment or a list. Default: all of the report.",
-    "grid": "Named grid, a file of conf/grid/.",
+    "grid": "Named grid: which file of each folder in conf/experiment/ is read.",
     "shard_seeds": "Seeds that one job computes (1 to 1000). Changes cost, never numbers.",
     "scale_rules": "Named scale rules, each a formula of core/scale_rules.py and its parameters.",
     "input_laws": "Named input laws, each a formula of core/input_laws.py and its parameters.",

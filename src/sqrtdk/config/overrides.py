@@ -18,9 +18,10 @@ MOST_SWEPT = 10_000
 """Values of one range of a sweep; Hydra runs each combination on its own."""
 
 
-def grids() -> list[str]:
-    """Return the named grids that a run can choose."""
-    return sorted(path.stem for path in (CONF / "grid").glob("*.yaml"))
+def grids(experiment: str = "") -> list[str]:
+    """Return the named grids that a run can choose, or those that an experiment has values for."""
+    folder = CONF / "experiment" / experiment if experiment else CONF / "grid"
+    return sorted(path.stem for path in folder.glob("*.yaml"))
 
 
 def check_overrides(
@@ -56,10 +57,13 @@ def check_overrides(
         text = line.partition("=")[2]
         if override.is_sweep_override():
             _check_sweep(override, line, allowed=sweep)
-        if key == "grid" and not override.is_sweep_override() and override.value() not in grids():
-            raise invalid_value("grid", override.value(), " or ".join(grids()), grids())
+        if key == "grid" and not override.is_sweep_override():
+            _check_grid(key, override.value(), grids())
         if top not in extra:
             check_numbers(key, text)
+        group, _, name = key.partition("/")
+        if group == "experiment" and name in EXPERIMENTS and not override.is_sweep_override():
+            _check_grid(key, override.value(), grids(name))
         if key == "experiment":
             raise ConfigError("experiment: what to build is chosen with experiments=NAME")
         if "." in key and line.startswith(key):
@@ -74,6 +78,12 @@ def check_overrides(
             line = f"++{line}"
         result.append(line)
     return result
+
+
+def _check_grid(key: str, grid: object, known: list[str]) -> None:
+    """Raise ConfigError for an unknown grid; Hydra would leave out experiments without its file."""
+    if grid not in known:
+        raise invalid_value(key, grid, " or ".join(known), known)
 
 
 def _parsed(line: str) -> Any:

@@ -220,6 +220,11 @@ def _experiment(
     if SEEDS_KEY in merged:
         count = Key(SEEDS_KEY, "whole", keys["seed"].meaning, axis=False, maximum=10**7)
         merged["seed"] = list(range(check_value(count, merged.pop(SEEDS_KEY), entries)))
+    if not merged:
+        raise ConfigError(
+            f"experiments: {name} has no values in this grid; write them into a file of "
+            f"conf/experiment/{name}/ that has the grid's name"
+        )
     settings = {}
     for word, known in keys.items():
         if word not in merged:

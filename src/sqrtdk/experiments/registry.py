@@ -1,4 +1,4 @@
-"""Register every experiment under its name, which is also its file in conf/experiment/."""
+"""Register every experiment under its name, which is also its folder in conf/experiment/."""
 
 from sqrtdk.experiments.base import FOLDER, Experiment, load
 from sqrtdk.system import errors, stdio

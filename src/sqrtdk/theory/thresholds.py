@@ -57,7 +57,7 @@ def one_hot_d_k(n_k: int, level: float = 0.9) -> float:
 def gradient_crossing_d_k(n_k: int, gradient: Gradient = "logits") -> float:
     """Return the real d_k above which the unscaled RMS gradient is smaller than the scaled one.
 
-    1.0 if it is smaller for every d_k > 1 (at d_k = 1 both arms are the same), inf if it never
+    1.0 if it is smaller for every d_k > 1 (at d_k = 1 both rules are the same), inf if it never
     is. Looked for on d_k = 1.25 * 2^j well past the point where the large-sigma law puts the
     crossing of |J|_F, m_n / (3 sqrt(d_k)) = E|J|_F^2 at sigma = 1; at every larger d_k the laws
     (J as 1 / sqrt(d_k) without scaling, constant with) leave the sign as it is there.

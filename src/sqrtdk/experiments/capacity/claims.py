@@ -8,7 +8,7 @@ from sqrtdk.claims import findings
 from sqrtdk.claims.claim import Claim
 from sqrtdk.claims.findings import Finding
 from sqrtdk.experiments.encoder_decoder.judging import (
-    FISHER_ALPHA,
+    CHANCE_ACCURACY,
     SETTLED,
     curves_of,
     is_settled,
@@ -79,7 +79,7 @@ def _sizes(table: pd.DataFrame) -> list[_Size]:
                 all_known(
                     is_beyond(one, LEARNT_ACCURACY, above=False) for one in accuracy.values()
                 ),
-                is_settled(gain, accuracy[best], FISHER_ALPHA),
+                is_settled(gain, accuracy[best], CHANCE_ACCURACY),
                 len(rates) > 1 and best in (rates[0], rates[-1]),
             )
         )

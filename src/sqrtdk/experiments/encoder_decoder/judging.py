@@ -11,7 +11,7 @@ from sqrtdk.stats.decisions import all_known
 from sqrtdk.stats.intervals import Estimate, MissingError
 from sqrtdk.stats.wording import format_estimate
 
-FISHER_ALPHA = 1 / N_VALUES
+CHANCE_ACCURACY = 1 / N_VALUES
 """Accuracy of an answer that does not use its sequence."""
 
 SETTLED = 0.05

@@ -6,7 +6,7 @@ from sqrtdk.claims import findings
 from sqrtdk.claims.claim import Claim
 from sqrtdk.claims.findings import Finding
 from sqrtdk.experiments.encoder_decoder.judging import (
-    FISHER_ALPHA,
+    CHANCE_ACCURACY,
     SETTLED,
     added,
     curves_of,
@@ -106,7 +106,7 @@ def vanishing(whole: WholeTable) -> Finding:
     if answers == {True} and beyond is False:
         raise MissingError("the fixed vector answers every distance")
     gain = next(iter(gains.values()), None)
-    if answers == {False} and not is_settled(gain, right[min(near)], FISHER_ALPHA):
+    if answers == {False} and not is_settled(gain, right[min(near)], CHANCE_ACCURACY):
         raise MissingError(
             f"after {steps} training steps the fixed vector may still be learning, so that what it "
             "does not answer may only not be trained"

@@ -212,7 +212,7 @@ def gradients_rms(series: Series) -> Finding:
     ratios = {x: series.ratio(f"grad_{x}_rms") for x in ("q", "k", "v")}
     common = sorted(set.intersection(*(set(curve) for curve in ratios.values())))
     if common in ([], [1]):
-        raise MissingError("at d_k = 1 both arms are the same, and there is no larger d_k")
+        raise MissingError("at d_k = 1 both scale rules are the same, and there is no larger d_k")
     d_k = common[-1]
     holds = all_known(beyond(curve[d_k], 1.0, above=False) for curve in ratios.values())
     at = CHAPTER_D_K if CHAPTER_D_K in common else d_k
