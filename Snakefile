@@ -28,9 +28,10 @@ if not Path(sqrtdk.__file__).samefile(SOURCE / "sqrtdk" / "__init__.py"):
 
 try:
     from sqrtdk.workflow.code_files import PARTS, benchmarks, code, pages
-    from sqrtdk.workflow.targets import Workflow
+    from sqrtdk.workflow import comparison
+    from sqrtdk.workflow.flow import flow_of
 
-    flow = Workflow(config, workflow.configfiles)
+    flow = flow_of(config, workflow.configfiles)
 except ModuleNotFoundError as error:
     sys.exit(
         f"sqrtdk: Snakemake's environment does not have the package {error.name}; run "
@@ -59,23 +60,19 @@ localrules:
 rule all:
     "The whole run: tables, figures, claims and the report."
     input:
-        [
-            f"{flow.folder}/{file}"
-            for file in (
-                "report.html",
-                "config.yaml",
-                "claims.csv",
-                "questions.csv",
-                "provenance.json",
-            )
-        ],
-        [flow.files(experiment) for experiment in flow.experiments],
+        flow.everything,
 
 
-include: "rules/measure.smk"
-include: "rules/tables.smk"
-include: "rules/report.smk"
-include: "rules/benchmark.smk"
+include: "rules/compare.smk"
+
+
+# A comparison of runs builds none of them.
+if flow.experiments:
+
+    include: "rules/measure.smk"
+    include: "rules/tables.smk"
+    include: "rules/report.smk"
+    include: "rules/benchmark.smk"
 
 
 for experiment in flow.experiments:

@@ -251,6 +251,10 @@ def of_targets() -> Iterator[Mistake]:
         yield Mistake(PIPELINE, options, own=False)
     for options in (("--until", "nothing"), ("--forcerun", "nothing")):
         yield Mistake(PIPELINE, options)
+    for runs in ("mine", "[mine]", "[mine,mine]", "[mine,nothing]", "[mine,shards]", "[1,{}]", ""):
+        yield Mistake(PIPELINE, ("compare", "--config", f"runs={runs}"))
+    yield Mistake(PIPELINE, ("compare",))
+    yield Mistake(PIPELINE, ("compare", "--config", "runs=[mine,reference]", "d_k=4"), ("d_k",))
 
 
 def mains() -> list[str]:
@@ -288,6 +292,10 @@ def of_modules() -> Iterator[Mistake]:
         elif module in ("sqrtdk.report", "sqrtdk.jobs.verify"):
             for folder in ("nowhere", config, "files", "broken", "broken2", "broken3", "", "é"):
                 yield Mistake(module, (folder,))
+        elif module == "sqrtdk.jobs.compare":
+            for folder in ("nowhere", config, "files", "broken", "broken2", "broken3", "", "é"):
+                yield Mistake(module, (folder, "reference", "x.csv", "x.html"))
+                yield Mistake(module, ("reference", folder, "x.csv", "x.html"))
         elif module == "sqrtdk.jobs.configure":
             yield Mistake(module, ("nowhere.yaml", "copy.yaml"), ("nowhere.yaml",))
         elif module != "sqrtdk.jobs.trace":

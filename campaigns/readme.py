@@ -39,7 +39,7 @@ def on_the_smoke_grid(words: list[str], folder: Path) -> list[str]:
     if words[: len(BY_HAND)] == BY_HAND:
         return [sys.executable, "-m", *words[len(BY_HAND) - 1 :]]
     arguments = words[len(PIPELINE) :]
-    if "grid=smoke" not in arguments:
+    if "grid=smoke" not in arguments and "compare" not in arguments:
         place = arguments.index("--config") if "--config" in arguments else len(arguments)
         arguments = [*arguments[:place], "--config", "grid=smoke", *arguments[place + 1 :]]
     return [sys.executable, str(ROOT / "run.py"), "--directory", str(folder), *arguments]
@@ -53,7 +53,9 @@ def missing(words: list[str], folder: Path) -> str:
         names = [word.removeprefix("name=") for word in words if word.startswith("name=")]
         name = "from_file" if "--configfile" in words else (names or ["default"])[0]
         made = [f"results/{name}/scaling/summary.csv"]
-        if "scaling" not in words:
+        if "compare" in words:
+            made = ["results/compare/default..mine/compare.html"]
+        elif "scaling" not in words:
             made.append(f"results/{name}/report.html")
     return next((path for path in made if not (folder / path).is_file()), "")
 

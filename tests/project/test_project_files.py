@@ -15,6 +15,7 @@ from packaging.specifiers import SpecifierSet
 
 from campaigns import readme
 from sqrtdk import __version__
+from sqrtdk.config import keys as config_keys
 
 # Names that differ between PyPI and conda-forge or bioconda.
 CONDA = {
@@ -99,17 +100,21 @@ def test_git_tracks_one_page_of_the_results_and_sees_nothing_of_a_run(
     assert git("status", "--porcelain") == ""
 
 
-@pytest.mark.parametrize("name", ["README.md", "readme.md", "shards", "Benchmarks"])
+@pytest.mark.parametrize("name", ["README.md", "readme.md", "shards", "Benchmarks", "compare"])
 def test_no_run_has_the_name_of_something_else_in_results(tmp_path: Path, name: str) -> None:
     done = snakemake(tmp_path, "-n", "--config", f"name={name}")
     assert done.returncode != 0
     assert f"name: '{name}' is not allowed" in done.stderr
-    assert "Not shards or benchmarks or README.md" in done.stderr
+    assert f"Not {' or '.join(config_keys.RESERVED)}" in done.stderr
 
 
 @pytest.mark.parametrize("command", readme.shown(), ids=" ".join)
 def test_every_command_of_the_readme_works(tmp_path: Path, command: list[str]) -> None:
     (tmp_path / "my.yaml").write_text(readme.MY_YAML, encoding="utf-8")
+    if "compare" in command:
+        for name in ("default", "mine"):
+            (tmp_path / "results" / name).mkdir(parents=True)
+            (tmp_path / "results" / name / "config.yaml").touch()
     if command[0] == "uv":
         done = by_hand(tmp_path, *command[5:])
     else:

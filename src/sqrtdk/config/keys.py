@@ -3,8 +3,9 @@
 from sqrtdk.config.run import SEEDS_KEY
 from sqrtdk.experiments.registry import EXAMPLES, EXPERIMENTS
 
-RESERVED = ("shards", "benchmarks", "README.md")
-"""What results/ has beside runs. No run may have such a name, in capitals or not."""
+RESERVED = ("shards", "benchmarks", "compare", "reference", "README.md")
+"""What results/ has beside runs, and what a comparison calls the reference numbers. No run may have
+such a name, in capitals or not."""
 
 RUN_KEYS = {
     "name": "Folder of the run, results/<name>/: letters, digits, '_', '-' and '.', at most 64, "

@@ -44,7 +44,12 @@ def changed(folder: Path) -> list[Path]:
 def refuse_changed(path: Path) -> None:
     """Raise TableError for a file that was changed after it was written."""
     if is_changed(path):
-        raise TableError(f"{path} {CHANGED}; {REMEDY}")
+        raise TableError(refusal(path))
+
+
+def refusal(path: Path) -> str:
+    """Return the line about a file that was changed after it was written."""
+    return f"{path} {CHANGED}; {REMEDY}"
 
 
 def is_changed(path: Path) -> bool:

@@ -19,14 +19,7 @@ def compose(
 
     Raises ConfigError, also for a repeated key: otherwise the last value would win silently.
     """
-    for file in files:
-        yaml_reader.read_config(file)
-    typed = entries(arguments)
-    yaml_reader.check_repeat(key for key, _ in typed)
-    given = dict(values)
-    for key, text in typed:
-        if key != "hydra":
-            given[key] = _read(key, text, given.get(key))
+    given, typed = read_given(values, files, arguments), entries(arguments)
     grammar = given.pop("hydra", "")
     if isinstance(grammar, str):
         # Snakemake strips quotes from the ends of a value, even if there is only one.
@@ -41,6 +34,24 @@ def compose(
         raise errors.invalid_value("hydra", grammar, f"balanced quotes ({error})") from None
     blocks = {key for key, _ in typed if isinstance(given.get(key), Mapping)}
     return config_compose.compose(overrides, given, typed=blocks)
+
+
+def read_given(
+    values: Mapping[str, Any], files: Sequence[Path] = (), arguments: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return Snakemake's config mapping with typed entries read like those of a file.
+
+    Raises ConfigError.
+    """
+    for file in files:
+        yaml_reader.read_config(file)
+    typed = entries(arguments)
+    yaml_reader.check_repeat(key for key, _ in typed)
+    given = dict(values)
+    for key, text in typed:
+        if key != "hydra":
+            given[key] = _read(key, text, given.get(key))
+    return given
 
 
 def _read(key: str, text: str, default: Any) -> Any:

@@ -4,7 +4,6 @@ import hashlib
 import json
 import math
 import os
-import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,21 +11,20 @@ from typing import Any, TextIO
 
 from snakemake.exceptions import WorkflowError
 
-from sqrtdk.config import errors, limits
+from sqrtdk.config import errors
 from sqrtdk.experiments.base import Experiment, Table
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.jobs import exact_curves, merge
 from sqrtdk.schema import Slab
 from sqrtdk.storage import atomic, code_digest, guards, shard_files
-from sqrtdk.system import disk, interrupts, lock, memory, stdio
+from sqrtdk.system import disk, memory, stdio
 from sqrtdk.system.errors import UserError
 from sqrtdk.theory import points as theory_points
-from sqrtdk.workflow import progress, recovery
+from sqrtdk.workflow import comparison, progress, recovery, session
 from sqrtdk.workflow.code_files import PARTS, STATE, benchmarks, code, modules_of
-from sqrtdk.workflow.environment import prepare_jobs
 from sqrtdk.workflow.request import compose
+from sqrtdk.workflow.session import RESULTS
 
-RESULTS = Path("results")
 SHARDS = RESULTS / "shards"
 
 
@@ -34,11 +32,8 @@ class Workflow:
     """One run, as described by Snakemake's `config`. Bad input raises WorkflowError."""
 
     def __init__(self, values: Mapping[str, Any], files: Sequence[Path] = ()) -> None:
-        prepare_jobs()
         arguments = sys.argv[1:]
-        interrupts.install()
-        # Not a parameter of a rule, because a new command line alone makes no result stale.
-        os.environ["SQRTDK_COMMAND"] = _shortened(shlex.join(["snakemake", *arguments]))
+        session.prepare(arguments)
         try:
             if "" in arguments:
                 raise errors.ConfigError("'' is an empty word; allowed: targets and options")
@@ -140,10 +135,25 @@ class Workflow:
             if path in plan.missing or not plan.missing
         }
         refusal = self._refusal() if self._changed else None
-        progress.pass_state(new, ("all", *self.experiments, "verify", "benchmark"), refusal)
+        others = ("verify", "compare", "benchmark")
+        progress.pass_state(new, ("all", *self.experiments, *others), refusal)
 
     def _refusal(self) -> str:
-        return f"sqrtdk: {self._changed[0]} {guards.CHANGED}; {guards.REMEDY}"
+        return f"sqrtdk: {guards.refusal(self._changed[0])}"
+
+    @property
+    def comparison(self) -> comparison.Absent:
+        """Return the comparison, which this command has not asked for."""
+        return comparison.Absent(RESULTS)
+
+    @property
+    def everything(self) -> list[str]:
+        """Return the files of the whole run: tables, figures, claims and the report."""
+        own = ("report.html", "config.yaml", "claims.csv", "questions.csv", "provenance.json")
+        return [
+            *(f"{self.folder}/{file}" for file in own),
+            *(file for experiment in self.experiments for file in self.files(experiment)),
+        ]
 
     def table(self, experiment: str, name: str) -> str:
         """Return the path of a table."""
@@ -302,40 +312,9 @@ class Workflow:
 
     def begin(self) -> None:
         """Take the lock of results/, or refuse a second run; open the progress log."""
-        # Snakemake has replaced our handler in the meantime.
-        interrupts.install()
-        try:
-            RESULTS.mkdir(exist_ok=True)
-            self._lock = lock.take(RESULTS)
-        except OSError as error:
-            raise _unwritable(error) from None
-        except lock.LockedError as error:
-            raise WorkflowError(
-                f"sqrtdk: another run is at work in {RESULTS}/ ({error}); wait for it or stop it, "
-                "then run this command again"
-            ) from None
-        written = [SHARDS, self.folder, RESULTS / "benchmarks"]
-        link = guards.escaping_symlink(RESULTS, written)
-        if link is not None:
-            raise WorkflowError(f"sqrtdk: {link} leads out of {RESULTS}/; nothing is written there")
-        recovery.sweep(written)
-        if self._changed:
-            # Do not draw from the changed file, and do not overwrite it: it may be deliberate.
-            raise WorkflowError(self._refusal())
-        try:
-            progress.keep_log(self.folder / "logs" / "progress.log")
-        except OSError as error:
-            raise _unwritable(error) from None
-
-
-def _unwritable(error: OSError) -> WorkflowError:
-    return WorkflowError(disk.explain_os_error(str(error)) or f"sqrtdk: {error}")
-
-
-def _shortened(command: str) -> str:
-    # Every job has it in its environment, and Linux limits a variable to 128 KiB.
-    most = limits.MOST_BYTES // 4
-    return command if len(command) <= most else f"{command[:most]}…"
+        # Do not draw from a changed file, and do not overwrite it: it may be deliberate.
+        refusal = self._refusal() if self._changed else None
+        self._lock = session.begin(self.folder, (SHARDS, RESULTS / "benchmarks"), refusal)
 
 
 def _milliseconds(experiment: Experiment, slab: Slab) -> float:

@@ -1,0 +1,1 @@
+"""Compare two runs, or a run with the reference numbers: one table and one page."""

@@ -1,0 +1,33 @@
+"""Choose what the Snakefile builds: a run, or a comparison of runs."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sqrtdk.config import errors
+from sqrtdk.system import disk
+from sqrtdk.workflow import comparison, request, session
+from sqrtdk.workflow.targets import Workflow
+
+
+def flow_of(
+    values: Mapping[str, Any], files: Sequence[Path] = ()
+) -> Workflow | comparison.Comparison:
+    """Return the run of Snakemake's `config`, or the comparison of the runs that `runs` names."""
+    arguments = sys.argv[1:]
+    try:
+        given = request.read_given(values, files, arguments)
+        if comparison.KEY not in given:
+            return Workflow(values, files)
+        session.prepare(arguments)
+        others = sorted(given.keys() - {comparison.KEY})
+        if others:
+            allowed = f"{comparison.KEY} alone, because a comparison builds no run"
+            raise errors.invalid_value(others[0], given[others[0]], allowed)
+        return comparison.chosen(given[comparison.KEY], session.RESULTS)
+    except errors.ConfigError as error:
+        # Not WorkflowError, because Snakemake would add lines about its own files.
+        sys.exit(f"sqrtdk: {error}")
+    except OSError as error:
+        sys.exit(disk.explain_os_error(str(error)) or f"sqrtdk: {error}")
