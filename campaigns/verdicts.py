@@ -226,7 +226,7 @@ def contradicts(found: Mapping[str, Any], truth: Mapping[str, Any]) -> bool:
         return False
     # A condition that more seeds may remove is open too: only what surely fails is decided.
     if truth["verdict"] == claims_claim.TRUE and found["verdict"] == claims_claim.CONDITIONAL:
-        return "not for" in found["condition"]
+        return "fails for" in found["condition"]
     return True
 
 

@@ -203,7 +203,7 @@ def test_a_claim_that_fails_in_one_series_names_it() -> None:
         return 0.8 if wrong and row["scaling"] == "off" else None
 
     row = judged(table(alter=alter))["saturation"]
-    assert (row["verdict"], row["condition"]) == ("true with a condition", "not for n_k = 64")
+    assert (row["verdict"], row["condition"]) == ("true with a condition", "fails for n_k = 64")
     assert row["answer"]
     assert row["series"] == "n_k = 16"
 
@@ -218,7 +218,7 @@ def test_stability_is_judged_for_related_inputs_where_there_are_some() -> None:
 
     row = judged(table(n_k=[16], inputs=both, alter=collapse))["stable"]
     assert row["verdict"] == "true with a condition"
-    assert row["condition"] == "not for n_k = 16, inputs = planted; tried at n_k = 16 only"
+    assert row["condition"] == "fails for n_k = 16, inputs = planted; tried at n_k = 16 only"
 
 
 def test_stability_looks_at_the_experiment_with_related_inputs_too() -> None:
@@ -232,7 +232,7 @@ def test_stability_looks_at_the_experiment_with_related_inputs_too() -> None:
     rows = judge.claims_table(config_run.Run("mine", 50, both), found)
     row = next(row for row in rows if row["claim"] == "stable")
     assert row["verdict"] == "true with a condition"
-    assert row["condition"] == "not for n_k = 64, inputs = planted"
+    assert row["condition"] == "fails for n_k = 64, inputs = planted"
 
 
 def test_claims_about_unrelated_vectors_leave_related_inputs_out() -> None:
@@ -531,7 +531,7 @@ def test_nothing_is_false_while_a_series_may_still_hold() -> None:
 
     row = judged(table(alter=alter))["saturation"]
     assert row["verdict"] == "not measured"
-    assert "not for n_k = 16; undecided for n_k = 64" in row["condition"]
+    assert "fails for n_k = 16; undecided for n_k = 64" in row["condition"]
 
 
 def test_the_chapters_statements_are_told_from_ours() -> None:
@@ -688,7 +688,7 @@ def test_a_match_saturates_both_arms_and_scaling_moves_where(
 
 def test_where_both_arms_saturate_is_said() -> None:
     found = shares(lambda d: d / (d + 60), lambda d: d / (d + 500))
-    assert "A match saturates both." in found["answer"]
+    assert "A match saturates the softmax without and with √d_k." in found["answer"]
     off, on = (float(x) for x in re.findall(r"from d_k ≈ ([\d.]+)", found["answer"]))
     # Linear in ln d_k between 16 and 64, and between 256 and 1024.
     assert off == pytest.approx(60, rel=0.05)
@@ -779,7 +779,7 @@ def test_half_precision_says_where_scores_overflow() -> None:
     found = half_precision(after=0.5, before=0.0, bfloat16=True)
     assert found["condition"] == (
         "in kernels that store the product in half precision; those that keep it in float32 "
-        "overflow in neither order; "
+        "never overflow; "
         "where float16 scores overflow, at input_sd = 16 from d_k = 1024 on; "
         "none overflow at input_sd = 1 and in bfloat16"
     )

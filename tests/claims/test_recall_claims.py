@@ -160,7 +160,7 @@ def test_capacity_and_optimisation_are_told_apart_in_a_table_like_the_real_one()
     row = sizes(*MEASURED)
     assert row["verdict"] == "true with a condition"
     assert row["condition"] == (
-        f"at length = 4; at hidden = 16 and 32 the accuracy is still rising after {STEPS} steps"
+        f"at length = 4; at hidden = 16 and 32 accuracy is still improving after {STEPS} steps"
     )
     assert "with 8 units it answers 37 % (36 to 38)" in row["answer"]
     assert "less than the most frequent value of a sequence would" in row["answer"]
@@ -460,7 +460,7 @@ def test_a_table_like_the_real_one_refutes_that_reach_is_all() -> None:
         "reach": "true", "vanishing": "false"
     }  # fmt: skip
     assert "15 pairs" in rows["reach"]["answer"]
-    assert "Reach is not what the fixed vector lacks" in rows["vanishing"]["answer"]
+    assert "Reach is not what it lacks." in rows["vanishing"]["answer"]
     assert "reaches every distance" in rows["vanishing"]["answer"]
 
 
@@ -511,7 +511,7 @@ def test_too_few_seeds_are_blamed_only_where_more_would_decide() -> None:
     assert "the intervals are too wide to decide" in wide["condition"]
     mixed = reached(right=lambda at: 1.0 if at["distance"] < 10 else 0.2)["vanishing"]
     assert mixed["condition"] == (
-        "within reach of its gradient the fixed vector answers some distances and others not"
+        "within reach of its gradient the fixed vector answers some distances but not others"
     )
 
 

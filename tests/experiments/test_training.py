@@ -487,10 +487,10 @@ def test_scaling_helps_by_the_interval_of_the_ratio_at_the_largest_d_k() -> None
     helps = judged(rates_table({16: (2.0, 1.5, 3.0), 1024: (20.0, 10.0, 30.0)}))
     # The condition that it always has is of the initial weights.
     assert helps["verdict"] == "true with a condition"
-    assert helps["condition"].startswith("for initial weights")
+    assert helps["condition"].startswith("if training begins with")
     assert "20 times (10 to 30) at d_k = 1024" in helps["numbers"]
     little = judged(rates_table({1024: (1.8, 1.5, 2.0)}))
-    assert "by a factor of 1.8 (1.5 to 2.0) only" in little["condition"]
+    assert "only by a factor of 1.8 (1.5 to 2.0)" in little["condition"]
     harms = judged(rates_table({16: (2.0, 1.5, 3.0), 1024: (0.8, 0.7, 0.9)}))
     assert harms["verdict"] == "false"
     open_ = judged(rates_table({1024: (1.5, 0.9, 2.0)}))
@@ -502,11 +502,11 @@ def test_what_was_not_reached_is_said_as_a_bound() -> None:
     assert found["verdict"] == "true with a condition"
     assert "at d_k = 1024 over those with scaling" in found["answer"]
     assert "at least 40 times (12 to unbounded) at optimizer = adam" in found["answer"]
-    assert found["condition"].startswith("for initial weights")
+    assert found["condition"].startswith("if training begins with")
     assert (found["value"], found["ci_low"]) == (40, 12)
     assert found["quantity"].startswith("lower bound of steps to 90 %")
     little = judged(rates_table({1024: (3.0, 2.0, INF)}, most=8.0))
-    assert "by a factor that is only known to be at least 3" in little["condition"]
+    assert "only by a factor of at least 3" in little["condition"]
     less = judged(rates_table({1024: (0.0, 0.0, 0.5)}, most=0.2))
     assert less["verdict"] == "false"
     assert "at most 0.2" in less["answer"]
@@ -557,7 +557,7 @@ def test_a_ratio_that_may_be_small_has_a_condition_and_a_large_one_has_none() ->
         assert "by a factor" in found["condition"]
     for least, most in ((5.0, 5.0), (5.0, INF)):
         found = judged(rates_table({1024: (least, 2.0, INF)}, most=most))
-        assert found["condition"].startswith("for initial weights")
+        assert found["condition"].startswith("if training begins with")
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,7 @@ def test_the_simulation_tells_a_contradiction_from_an_open_verdict() -> None:
         return {"verdict": verdict, "condition": condition}
 
     true, false = row(claim.TRUE), row(claim.FALSE)
-    partly = row(claim.CONDITIONAL, "not for n_k = 16")
+    partly = row(claim.CONDITIONAL, "fails for n_k = 16")
     assert verdicts.contradicts(true, false)
     assert verdicts.contradicts(false, true)
     assert verdicts.contradicts(partly, true)

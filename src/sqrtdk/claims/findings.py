@@ -43,15 +43,17 @@ ROUNDING = 16
 rounds by at most eps/2, and the weights and values carry a few eps of their own."""
 
 
-END = (
-    f"at the run's largest d_k. A run whose largest d_k is below {MIN_DECISIVE_D_K} cannot make it "
-    "false, and makes it true with a condition only."
+SMALL_GRID = (
+    f"If the run's largest d_k is below {MIN_DECISIVE_D_K}, the verdict is never false, and true "
+    "only with a condition."
 )
 
-LATE = f"Also with a condition if that begins only above d_k = {CHAPTER_D_K}."
+END = f"at the run's largest d_k. {SMALL_GRID}"
+
+LATE = f"There is also a condition if this starts only above d_k = {CHAPTER_D_K}."
 
 FAR = (
-    f"True needs {decisions.MIN_SIZES} values of d_k or more that span a factor of "
+    f"needs at least {decisions.MIN_SIZES} values of d_k that span a factor of "
     f"{decisions.MIN_SPAN} and end at {MIN_DECISIVE_D_K} or more"
 )
 """Sentences that the rules of several claims have."""

@@ -86,7 +86,7 @@ def _verdict(
         state: [one for one, finding in findings if finding.holds is state]
         for state in (True, False, None)
     }
-    fails = [f"not for {_labels(by[False])}"] if by[False] else []
+    fails = [f"fails for {_labels(by[False])}"] if by[False] else []
     undecided = [f"undecided for {_labels(by[None])}"] if by[None] else []
     if not by[True] and by[None]:
         alone = all(math.isnan(finding.value.low) for _, finding in findings)

@@ -98,7 +98,7 @@ def capacity(whole: WholeTable) -> Finding:
         raise MissingError(f"the fixed vector of {small.hidden} units answers at length = {length}")
     if small.fails and small.settled is False:
         raise MissingError(
-            f"the fixed vector of {small.hidden} units is still rising, or has learnt nothing, "
+            f"the fixed vector of {small.hidden} units is still improving, or has learnt nothing, "
             f"after {steps} training steps: {small.text}"
         )
     answers = any_known(one.answers for one in larger)
@@ -114,7 +114,7 @@ def capacity(whole: WholeTable) -> Finding:
     conditions = [
         f"at length = {length}",
         *(
-            [f"at hidden = {' and '.join(rising)} the accuracy is still rising after {steps} steps"]
+            [f"at hidden = {' and '.join(rising)} accuracy is still improving after {steps} steps"]
             if rising
             else []
         ),
@@ -126,17 +126,17 @@ def capacity(whole: WholeTable) -> Finding:
     ]
     verb = "is" if holds else "is not" if holds is False else "may be"
     beside = (
-        "less than" if is_beyond(small.accuracy, chance.mean, above=False) else "no surer than"
+        "fewer than" if is_beyond(small.accuracy, chance.mean, above=False) else "about as many as"
     ) if not is_beyond(small.accuracy, chance.mean, above=True) else "more than"  # fmt: skip
     return Finding(
         holds,
         f"right answers after {steps} steps: {', '.join(one.text for one in sizes)}; the most "
         f"frequent value {format_percent(chance)}",
-        f"Size {verb} what a small fixed vector lacks: with {small.hidden} units it answers "
-        f"{format_percent(small.accuracy)} of questions about {length} pairs, {beside} the most "
-        f"frequent value of a sequence would ({format_percent(chance)}), and the second half of "
-        f"{steps} training steps adds {format_estimate(points_of(small.gain))} points; with "
-        f"{first.hidden} units it answers {format_percent(first.accuracy)}.",
+        f"Size {verb} what limits a small fixed vector. With {small.hidden} units it answers "
+        f"{format_percent(small.accuracy)} of questions about {length} pairs, {beside} with the "
+        f"most frequent value of the sequence ({format_percent(chance)}), and the second half of "
+        f"{steps} training steps adds {format_estimate(points_of(small.gain))} percentage points. "
+        f"With {first.hidden} units it answers {format_percent(first.accuracy)}.",
         f"accuracy of the fixed vector at hidden = {small.hidden}",
         small.accuracy,
         abs(small.accuracy.mean - LEARNT_ACCURACY),
@@ -148,14 +148,14 @@ CLAIMS = (
     Claim(
         "capacity",
         "More training does not help a fixed vector that is too small.",
-        "After training, at one source length. A size answers where its accuracy is surely above "
-        f"{LEARNT_ACCURACY} at some learning rate, and fails where it is surely below at all of "
-        "them. It has settled where, at its best rate, the second half of the training steps adds "
-        f"surely less than {100 * SETTLED:.0f} percentage points, and it is surely above chance; "
-        "it is still rising where the second half adds surely more. True where the smallest size "
-        "fails and has settled and a larger one answers; false where all sizes fail and have "
-        "settled, so that size changes nothing. Not measured where the smallest size answers or is "
-        "still rising, or where none answers and some have not settled.",
+        "At one source length, a size answers if its accuracy after training is surely above "
+        f"{LEARNT_ACCURACY} at some learning rate, and fails if it is surely below at every rate. "
+        "Its training has settled if, at its best rate, its accuracy is surely above chance and "
+        f"the second half of the steps adds surely less than {100 * SETTLED:.0f} percentage "
+        "points; it is still improving if the second half adds surely more. True if the smallest "
+        "size fails and has settled and a larger one answers; false if all sizes fail and have "
+        "settled, so size changes nothing. Not measured if the smallest size answers or is still "
+        "improving, or if no size answers and some have not settled.",
         "capacity-hidden",
         capacity,
         evidence=findings.parts("length"),

@@ -54,8 +54,8 @@ def bottleneck(whole: WholeTable) -> Finding:
         for name, curve in attention.items()
     ):
         raise MissingError(
-            f"no attention answers at length = {longest} after {steps} training steps, and they "
-            "may not be trained yet"
+            f"no reader with attention answers at length = {longest} after {steps} training steps, "
+            "and more training may change that"
         )
     holds = all_known((fails, any_known(solved.values())))
     best = max(attention, key=lambda name: (attention[name][longest].mean, READERS.index(name)))
@@ -68,11 +68,7 @@ def bottleneck(whole: WholeTable) -> Finding:
     conditions = [
         f"after {steps} training steps",
         *([why(end, gain, chance)] if fails else []),
-        *(
-            [f"in these steps the fixed vector answers up to length = {max(short)}"]
-            if short
-            else []
-        ),
+        *([f"the fixed vector answers up to length = {max(short)}"] if short else []),
         *([f"not with {' and '.join(without)}"] if holds and without else []),
         *([f"undecided with {' and '.join(unsure)}"] if holds and unsure else []),
     ]
@@ -83,9 +79,9 @@ def bottleneck(whole: WholeTable) -> Finding:
         f"right answers at length = {longest}: {text}; the most frequent value "
         f"{format_percent(chance)}",
         f"Attention {verb} the bottleneck: at length = {longest}, after {steps} training steps, "
-        f"the fixed vector answers {format_percent(end)} rightly, where the most frequent value of "
-        f"a sequence is right for {format_percent(chance)}; with {best} attention it is "
-        f"{format_percent(attention[best][longest])}.",
+        f"the fixed vector answers {format_percent(end)} correctly, always answering with the most "
+        f"frequent value of the sequence gives {format_percent(chance)}, and {best} attention "
+        f"answers {format_percent(attention[best][longest])}.",
         f"accuracy of the fixed vector at length = {longest}",
         end,
         abs(end.mean - LEARNT_ACCURACY),
@@ -97,13 +93,13 @@ CLAIMS = (
     Claim(
         "bottleneck",
         "Attention removes the bottleneck of the fixed-size vector.",
-        "True where, at the longest source and after training, the accuracy of the fixed vector is "
-        f"below {LEARNT_ACCURACY} and that of some attention above it. False where the fixed "
-        f"vector is above it at length = {MIN_DECISIVE_LENGTH} or more, or where every attention "
-        "is below it although its training has settled (above the most frequent value, and with "
-        f"surely less than {100 * SETTLED:.0f} percentage points gained in its second half). The "
-        "condition says whether the fixed vector has settled too, so that its size is what it "
-        "lacks, or may only not be trained yet.",
+        "True if, at the longest source and after training, the accuracy of the fixed vector is "
+        f"surely below {LEARNT_ACCURACY} and that of some reader with attention above. False if "
+        f"the fixed vector is above at length = {MIN_DECISIVE_LENGTH} or more, or if every reader "
+        "with attention is below and its training has settled: above the most frequent value, and "
+        f"surely less than {100 * SETTLED:.0f} percentage points gained in the second half. The "
+        "condition says whether the training of the fixed vector has settled, too. If not, more "
+        "training may help it.",
         "encoder_decoder-length",
         bottleneck,
         evidence=findings.parts("hidden", "d_k", "learning_rate"),

@@ -56,19 +56,19 @@ def why(accuracy: Estimate, gain: Estimate | None, chance: Estimate) -> str:
     """Say why a fixed vector may fail: its size, or too little training."""
     if is_beyond(accuracy, chance.high, above=True) is not True:
         return (
-            "the fixed vector is then no better than the most frequent value, so that it may be "
-            "too small or only not trained yet"
+            "the fixed vector is no better than the most frequent value: it may be too small or "
+            "need more training"
         )
     if is_settled(gain, accuracy, chance.high):
-        return "the fixed vector has then settled, so that its size is what it lacks"
-    return "the fixed vector may then still be rising, so that training may be what it lacks"
+        return "the training of the fixed vector has settled, so its size is the limit"
+    return "the fixed vector may still be improving, so more training may help"
 
 
 def added(gain: Estimate | None) -> str:
     """Describe the gain of the second half of training."""
     if gain is None:
         return ""
-    return f", the second half of which adds {format_estimate(points_of(gain))} percentage points"
+    return f"; their second half adds {format_estimate(points_of(gain))} percentage points"
 
 
 def points_of(share: Estimate) -> Estimate:

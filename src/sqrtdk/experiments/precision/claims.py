@@ -32,7 +32,7 @@ def half_precision(whole: WholeTable) -> Finding:
     """Judge whether fewer scores overflow float16 with the scale before the product than after."""
     found = _orders(whole.table, "float16")
     if not found:
-        raise MissingError("the run lacks float16 with both orders and a scale other than 1")
+        raise MissingError("the run does not have float16 in both orders with a scale other than 1")
     overflowing = [one for one in found if max(one.after.mean, one.before.mean) > 0]
     if not overflowing:
         raise MissingError("no float16 score overflows; larger inputs or a larger d_k may")
@@ -69,8 +69,8 @@ def _where(float16: Sequence[_Orders], bfloat16: Sequence[_Orders]) -> str:
     if bfloat16 and all(one.after.mean == one.before.mean == 0 for one in bfloat16):
         none.append("in bfloat16")
     text = (
-        "in kernels that store the product in half precision; those that keep it in float32 "
-        f"overflow in neither order; where float16 scores overflow, at "
+        "for kernels that store the product in half precision; kernels that keep it in float32 "
+        "never overflow; float16 scores overflow at "
         f"{' and '.join(abbreviate(some, 'sizes'))}"
     )
     return text + (f"; none overflow {' and '.join(abbreviate(none, 'sizes'))}" if none else "")
@@ -95,10 +95,10 @@ def _orders(table: pd.DataFrame, precision: str) -> list[_Orders]:
 CLAIMS = (
     Claim(
         "half_precision",
-        "In half precision the scale belongs before the score product.",
+        "In half precision the scale should be applied before the score product.",
         "True if, at some size, surely fewer float16 scores overflow with the scale before the "
         "product than after it; false if at none. Only sizes where some overflow and the scale "
-        "is not 1 count. The condition says which they are, and for which kernels.",
+        "is not 1 count. The condition lists these sizes and the kind of kernel.",
         "precision-errors",
         half_precision,
         source="ours",

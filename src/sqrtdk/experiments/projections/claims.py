@@ -85,9 +85,9 @@ def projections(whole: WholeTable) -> Finding:
     same = _heads(rest) if len(rest := table[table["relation"] == "same"]) else {}
     able = {name: same[name].text for name in PROJECTIONS[1:] if name in same}
     conditions = [
-        "where a query does not look like its item, nor the answer like the item",
+        "if the query and the answer differ from their item",
         *(
-            [f"where both do, {' and '.join(f'{n} answers {t}' for n, t in able.items())}"]
+            [f"if they do not, {' and '.join(f'{n} answers {t}' for n, t in able.items())}"]
             if able
             else []
         ),
@@ -98,10 +98,10 @@ def projections(whole: WholeTable) -> Finding:
         f"right answers: separate {separate.text}; shared_qk {shared.text}; identity_v "
         f"{identity.text}",
         f"Each of the three {verb} its own projection: after {steps} training steps the head with "
-        f"W_q, W_k and W_v answers {format_percent(separate.accuracy)} of turned queries rightly; "
-        f"with W_q = W_k it is {format_percent(shared.accuracy)}, with "
-        f"{format_percent(shared.weight)} of the weight on the item that is asked for; with W_v = "
-        f"I it is {format_percent(identity.accuracy)}.",
+        f"W_q, W_k and W_v answers {format_percent(separate.accuracy)} of turned queries "
+        f"correctly; with W_q = W_k it is {format_percent(shared.accuracy)}, with "
+        f"{format_percent(shared.weight)} of the weight on the requested item; with W_v = I it is "
+        f"{format_percent(identity.accuracy)}.",
         "accuracy with W_q = W_k"
         if shared.accuracy.mean > identity.accuracy.mean
         else "accuracy with W_v = I",
@@ -115,14 +115,14 @@ CLAIMS = (
     Claim(
         "projections",
         "Queries, keys and values each need their own projection.",
-        "The task is a lookup in which a query is its item turned by a right angle, and the answer "
-        "is the item turned the other way round. True where, after training, the head with three "
-        f"projections answers with an accuracy surely above {LEARNT_ACCURACY} at some learning "
-        "rate, and both the head with W_q = W_k and the head with W_v = I are surely below at "
-        f"every one, with surely less than {100 * SETTLED:.0f} percentage points gained in the "
-        "second half of the training at their best. False where one of the two answers at some "
-        "rate. Not measured where the head with three projections does not answer, or the others "
-        "are still rising.",
+        "The task is associative retrieval. A query is its item turned by a right angle, and the "
+        "answer is the item turned the other way. True if, after training, the head with three "
+        f"projections has an accuracy surely above {LEARNT_ACCURACY} at some learning rate, and "
+        "both the head with W_q = W_k and the head with W_v = I are surely below it at every rate "
+        f"and gain surely less than {100 * SETTLED:.0f} percentage points in the second half of "
+        "the training, at their best rate. False if one of the two answers at some rate. Not "
+        "measured if the head with three projections does not answer, or the others are still "
+        "improving.",
         "projections-accuracy",
         projections,
         evidence=findings.parts("d_k", "n_k", "batch_size"),

@@ -65,7 +65,7 @@ def reach(whole: WholeTable) -> Finding:
     lost = is_beyond(fixed["initial"], REACH_LOG10, above=False)
     if lost is not True:
         raise MissingError(
-            f"over {far} pairs the fixed vector keeps {_share(fixed['initial'])} of its reach too"
+            f"over {far} pairs the fixed vector also keeps {_share(fixed['initial'])} of its norm"
         )
     holds = all_known(is_beyond(value, REACH_LOG10, above=True) for value in attention.values())
     (worst, stage), least = min(attention.items(), key=lambda item: item[1].mean)
@@ -75,8 +75,8 @@ def reach(whole: WholeTable) -> Finding:
         f"over {far} pairs attention keeps at least {_share(least)} ({worst}, {stage}), the fixed "
         f"vector {_share(fixed['initial'])} before training and {_share(fixed['trained'])} after",
         f"Attention {verb} every distance: over {far} pairs the derivative of the answer keeps "
-        f"{_share(least)} of its norm ({worst}, {stage}, the least of all attentions), where the "
-        f"fixed vector keeps {_share(fixed['initial'])} before training.",
+        f"{_share(least)} of its norm ({worst}, {stage}, the lowest of all readers with "
+        f"attention). With the fixed vector it keeps {_share(fixed['initial'])} before training.",
         f"log₁₀ of the share that {worst} keeps over {far} pairs, {stage}",
         least,
         abs(least.mean - REACH_LOG10),
@@ -101,29 +101,29 @@ def vanishing(whole: WholeTable) -> Finding:
     if {True, False} <= answers:
         # Neither holds, and more seeds would not change that.
         raise MissingError(
-            "within reach of its gradient the fixed vector answers some distances and others not"
+            "within reach of its gradient the fixed vector answers some distances but not others"
         )
     if answers == {True} and beyond is False:
         raise MissingError("the fixed vector answers every distance")
     gain = next(iter(gains.values()), None)
     if answers == {False} and not is_settled(gain, right[min(near)], CHANCE_ACCURACY):
         raise MissingError(
-            f"after {steps} training steps the fixed vector may still be learning, so that what it "
-            "does not answer may only not be trained"
+            f"after {steps} training steps the fixed vector may still be learning, so more "
+            "training may help it"
         )
     holds = False if answers == {False} else all_known((*answers, beyond))
     far, best = max(near), max(right.values(), key=lambda value: value.mean)
-    everywhere = "reaches every distance," if len(near) == len(right) else "reaches"
+    everywhere = "reaches back to every distance, up to" if len(near) == len(right) else "reaches"
     start = _share(before[far]) if far in before else "0"
     return Finding(
         holds,
         f"{far} pairs back the norm is {start} of the last one before training and "
         f"{_share(kept[far])} after, the accuracy {format_percent(right[far])} there and at best "
         f"{format_percent(best)}",
-        f"Reach is {'' if holds else 'not '}what the fixed vector lacks: after {steps} training "
-        f"steps its gradient {everywhere} {far} pairs back with {_share(kept[far])} of its last "
-        f"norm ({start} before training), and it answers {format_percent(best)} rightly at the "
-        "best distance.",
+        f"After {steps} training steps the gradient of the fixed vector {everywhere} {far} pairs "
+        f"back, where it keeps {_share(kept[far])} of its size; before training it keeps {start}. "
+        f"{'It' if holds else 'Yet it'} answers at most {format_percent(best)} correctly. Reach is "
+        f"{'' if holds else 'not '}what it lacks.",
         "best accuracy of the trained fixed vector at any distance",
         best,
         abs(best.mean - LEARNT_ACCURACY),
@@ -135,10 +135,10 @@ CLAIMS = (
     Claim(
         "reach",
         "Attention reaches any distance directly.",
-        "True where, over the largest distance, the norm of the derivative of the answer by a "
-        "state falls to no less than 1/10 with every attention, before and after training, and "
-        "below 1/10 with the fixed vector before training; false where it falls below with some "
-        "attention.",
+        "The test is the norm of the derivative of the answer with respect to a state, over the "
+        "largest distance. True if it keeps surely more than 1/10 of its size with every reader "
+        "that has attention, before and after training, and less with the fixed vector before "
+        "training; false if it keeps surely less with some attention.",
         "reach-distance",
         reach,
         evidence=findings.parts(*REACH),
@@ -146,14 +146,14 @@ CLAIMS = (
     Claim(
         "vanishing",
         "The fixed vector fails because the gradient does not reach far back.",
-        "Within reach are the distances at which, after training, the norm of the derivative is "
-        "surely more than 1/100 of that at distance 0, beyond it those at which it is surely less. "
-        "True where the fixed vector answers those within reach with an accuracy above "
-        f"{LEARNT_ACCURACY} and some are beyond; false where it is below at all of those within "
-        "reach, although training has settled (its second half added surely less than "
-        f"{100 * SETTLED:.0f} percentage points to the accuracy over all distances, and the "
-        "nearest is answered surely more often than by chance). Not measured where training has "
-        "not settled, where it is above at some of them and below at others, or answers every "
+        "A distance is within reach if, after training, the norm of the derivative is surely more "
+        "than 1/100 of that at distance 0, and beyond reach if it is surely less. True if the "
+        f"fixed vector answers all distances within reach with an accuracy above {LEARNT_ACCURACY} "
+        "and some distances are beyond reach. False if its accuracy is below at all distances "
+        "within reach and training has settled: the second half added surely less than "
+        f"{100 * SETTLED:.0f} percentage points over all distances, and the nearest distance is "
+        "surely answered better than by chance. Not measured if training has not settled, if the "
+        "fixed vector answers only some of the distances within reach, or if it answers every "
         "distance.",
         "reach-distance",
         vanishing,

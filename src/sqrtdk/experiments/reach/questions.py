@@ -11,12 +11,12 @@ from sqrtdk.schema import Settings
 from sqrtdk.stats.intervals import MissingError
 
 PATH = (
-    "Between any two positions there is one step. An output is the average of the values by their "
-    "weights, so that the gradient which reaches a value is its weight times that of the output, "
-    "at every distance; queries and keys get theirs through the softmax. Nothing in the formula "
-    "knows where a position is, so the order of positions is lost, unless the inputs carry it."
+    "Any two positions are one step apart. An output is the weighted average of the values, so the "
+    "gradient of a value is its weight times the gradient of the output, at every distance; the "
+    "gradients of queries and keys pass through the softmax. The formula does not depend on the "
+    "positions, so their order is lost unless the inputs contain it."
 )
-"""What the formula of attention says of distances; no number of a run is in it."""
+"""What follows from the formula of attention alone, without a number of a run."""
 
 
 def long_range(table: pd.DataFrame) -> str:

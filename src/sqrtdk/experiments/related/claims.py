@@ -13,6 +13,7 @@ from sqrtdk.claims.findings import (
     FAR,
     ROUNDING,
     SELECTS,
+    SMALL_GRID,
     STABLE,
     Finding,
     Grading,
@@ -48,7 +49,7 @@ def gradients_matched(series: Series) -> Finding:
     shares = {arm: series.curve(arm, "grad_q_dead_rows") for arm in ("unscaled", "scaled")}
     common = sorted(shares["unscaled"].keys() & shares["scaled"].keys())
     if not common:
-        raise MissingError("the arms without and with scaling have no d_k in common")
+        raise MissingError("the rules without and with scaling have no d_k in common")
     off, on = ({d_k: curve[d_k] for d_k in common} for curve in shares.values())
     d_k, end = last(on)
     first, second = crossing(off, 0.5), crossing(on, 0.5)
@@ -84,7 +85,7 @@ def gradients_matched(series: Series) -> Finding:
             f"; half of them {beginning(first, off)}, and {beginning(second, on)} with it"
             * bool(holds)
         ),
-        f"A match {verb} both.{where}{beside}",
+        f"A match {verb} the softmax without and with √d_k.{where}{beside}",
         f"share of queries without a gradient with √d_k at d_k = {d_k}",
         end,
         abs(end.mean - 0.5),
@@ -117,8 +118,8 @@ def inverse(series: Series) -> Finding:
         except (MissingError, KeyError):
             continue
         beside.append(f"with {name} {format_estimate(chosen)} and {format_percent(range_of)}")
-    also = f" For comparison: {'; '.join(beside)}." if beside else ""
-    there = "stays where it is" if stays else "does not stay where it is"
+    also = f" For comparison, weight and difference: {'; '.join(beside)}." if beside else ""
+    there = "is stable" if stays else "is not stable"
     finds = "finds the match" if selects else "selects nothing"
     joint = "and" if stays is selects else "but"
     equal = format_number(1 / series.n_k)
@@ -127,8 +128,8 @@ def inverse(series: Series) -> Finding:
         f"weight of the match {format_estimate(end)} at d_k = {d_k} (equal share {equal}), range "
         f"of the entropy {format_percent(moved)} over {over}",
         f"Divided by d_k, attention {there}, {joint} it {finds}: at d_k = {d_k} the match has the "
-        f"weight {format_estimate(end)}, where an equal share is {equal}, and over {over} the "
-        f"entropy moves by {format_percent(moved)} of its highest value.{also}",
+        f"weight {format_estimate(end)}, and equal shares are {equal}. Over {over} the highest and "
+        f"the lowest entropy differ by {format_percent(moved)} of the highest.{also}",
         f"weight of the match with 1/d_k at d_k = {d_k}",
         end,
         abs(SELECTS - end.mean),
@@ -199,7 +200,7 @@ def graded(one: Grading) -> Finding:
         f"cosine {match:g} with {format_estimate(best)} and unrelated keys with "
         f"{format_estimate(none)}. {format_percent(heard[at])} of the queries give it at least an "
         "equal share, 1/n_k" + (f"; {without}." if without else "."),
-        f"share of queries that hear a key of cosine {some:g} at d_k = {at}",
+        f"share of queries that give a key of cosine {some:g} an equal share at d_k = {at}",
         heard[at],
         abs(heard[at].mean - 0.5),
         join(
@@ -245,9 +246,9 @@ CLAIMS = (
     Claim(
         "average",
         "The weights of a query sum to 1, and its output is an average of the values.",
-        "True if, in every cell, the weights of all queries sum to 1 and all outputs lie within "
-        f"the range of the values, up to rounding: {findings.ROUNDING} n_k eps. False "
-        f"otherwise.",
+        "True if, in every cell, the weights of all queries sum to 1 and all outputs are within "
+        f"the range of the values, up to a rounding error of {findings.ROUNDING} n_k eps. False "
+        "otherwise.",
         "related-entropy",
         average,
         evidence=lambda _, table: [WholeTable(table)],
@@ -255,11 +256,11 @@ CLAIMS = (
     Claim(
         "graded",
         "A key that is only tangentially related makes a small contribution.",
-        f"Judged at d_k = {CHAPTER_D_K}, or the next larger d_k of the run, with 1/√d_k, for the "
-        "key whose cosine is closest to half of the match's. True if more than half of the queries "
-        "give it at least an equal share, 1/n_k, and if its mean weight is above that of unrelated "
-        "keys and below that of the match; false if one of these surely fails. With a condition if "
-        "it is no longer heard at larger d_k.",
+        f"The test is at d_k = {CHAPTER_D_K}, or the next larger d_k of the run, with 1/√d_k, for "
+        "the key whose cosine is closest to half of the match's. True if surely more than half of "
+        "the queries give this key at least an equal share, 1/n_k, and its mean weight is above "
+        "that of unrelated keys and below that of the match; false if one of these surely fails. "
+        "There is a condition if most queries give it less than an equal share at larger d_k.",
         "related-cosines",
         graded,
         evidence=gradings,
@@ -271,9 +272,7 @@ CLAIMS = (
         "If every query has a matching key, gradients vanish with √d_k too, only at larger d_k.",
         "True if at the run's largest d_k surely more than half of the queries have a gradient "
         "below 0.001, without scaling and with 1/√d_k, and at some d_k surely more than half "
-        "without scaling, but fewer with it; false if one of these surely fails. A run whose "
-        f"largest d_k is below {MIN_DECISIVE_D_K} cannot make it false, and makes it true with a "
-        "condition only.",
+        f"without scaling, but fewer with it; false if one of these surely fails. {SMALL_GRID}",
         "related-gradients",
         gradients_matched,
         source="ours",
@@ -283,11 +282,11 @@ CLAIMS = (
     Claim(
         "inverse",
         "Dividing by d_k keeps attention stable for related vectors, and it still finds the match.",
-        "Two things are asked of 1/d_k, where each query has a match: the largest and the smallest "
-        f"entropy_nats over d_k differ by less than {100 * STABLE:.0f} % of the largest, and at "
-        f"the largest d_k the match has a weight above {SELECTS:g}, more than all other keys "
-        f"together. True if both surely hold, false if one surely fails. {FAR}; a weight that is "
-        f"too small makes it false only from d_k = {MIN_DECISIVE_D_K} on.",
+        "The test has two parts, with 1/d_k and a match for each query. The largest and the "
+        f"smallest entropy_nats over d_k differ by less than {100 * STABLE:.0f} % of the largest, "
+        f"and at the largest d_k the match has a weight above {SELECTS:g}, more than all other "
+        f"keys together. True if both surely hold, false if one surely fails. True {FAR}; false "
+        f"because of the weight needs a d_k of {MIN_DECISIVE_D_K} or more.",
         "related-entropy",
         inverse,
         source="ours",

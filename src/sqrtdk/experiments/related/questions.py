@@ -18,17 +18,17 @@ def stand_for(series: Sequence[Series]) -> str:
     matched = next((one for one in series if one.axes["inputs"] == "planted"), None)
     alike = [one for one in series if one.unrelated and matched and one.n_k == matched.n_k]
     if matched is None or not alike:
-        raise MissingError("the run has no planted match beside unrelated vectors")
+        raise MissingError("the run does not have both a planted match and unrelated vectors")
     found, chance = (one.curve("scaled", "max_weight") for one in (matched, alike[0]))
     common = found.keys() & chance.keys()
     if not common:
         raise MissingError("the planted match and the unrelated vectors have no d_k in common")
     d_k = max(common)
     text = (
-        "A query says what is looked for, a key what a position offers, and a value what is "
-        "handed over; the weight is how well query and key match. Measured with 1/√d_k at "
+        "A query states what a position looks for, a key what a position offers, and a value what "
+        "it passes on; the weight measures how well query and key match. Measured with 1/√d_k at "
         f"d_k = {d_k}, among {matched.n_k} keys: a query without a match gives its best key the "
-        f"weight {format_estimate(chance[d_k])}; a query with one planted match gives "
+        f"weight {format_estimate(chance[d_k])}; a query with one planted match gives it "
         f"{format_estimate(found[d_k])}."
     )
     nearly = beyond(found[d_k], findings.ONE_HOT, above=True)

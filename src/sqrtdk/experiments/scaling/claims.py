@@ -10,6 +10,7 @@ from sqrtdk.claims.findings import (
     LOSS,
     ONE_HOT,
     SLOPE_TOLERANCE,
+    SMALL_GRID,
     STABLE,
     Finding,
     at_head,
@@ -22,7 +23,6 @@ from sqrtdk.claims.findings import (
 from sqrtdk.stats import agreement as stats_agreement
 from sqrtdk.stats.curves import last, relative_range, slope
 from sqrtdk.stats.decisions import (
-    MIN_DECISIVE_D_K,
     all_known,
     beyond,
     need_far,
@@ -196,9 +196,10 @@ def gradients_typical(series: Series) -> Finding:
         f"dead entries {format_percent(share)} at d_k = {d_k}{with_scaling}"
         + (f", {crossed}" if small else ""),
         f"Without scaling most entries of the gradient at the logits {verb} close to zero: "
-        f"{format_percent(share)} are below 0.001/n_k at d_k = {d_k}{with_scaling}. Part of that "
-        f"is counting: where only two keys share a query's attention, {counted} of its entries are "
-        "zero, however large the others." + (f" As a whole, {crossed}." if small else ""),
+        f"{format_percent(share)} are below 0.001/n_k at d_k = {d_k}{with_scaling}. Counting "
+        f"explains part of that: if two keys share all of a query's attention, {counted} of its "
+        "entries are zero, however large the other two are."
+        + (f" As a whole, {crossed}." if small else ""),
         f"share of dead entries without scaling at d_k = {d_end}",
         end,
         abs(end.mean - 0.5),
@@ -228,7 +229,7 @@ def gradients_rms(series: Series) -> Finding:
         f"without over with scaling at d_k = {at}: {values}",
         f"Without scaling the gradients {verb} on average: at d_k = {at} those at the queries are "
         f"{format_estimate(ratio, ' times')} as large, in root mean square, as with it."
-        + ("" if holds else " They are only shared out worse."),
+        + ("" if holds else " They are only distributed less evenly."),
         f"largest of the three ratios at d_k = {d_k}",
         farthest,
         abs(farthest.mean - 1),
@@ -254,9 +255,10 @@ def agreement(whole: WholeTable) -> Finding:
         gate.passed,
         f"{gate.points} distinct means of {gate.draws} draws, rms of z {gate.rms_z:.2f}, largest "
         f"|z| {gate.max_abs_z:.1f}",
-        f"The measured means {verb} with theory: over {gate.points} distinct means of {gate.draws} "
-        "independent draws, the deviation z from the exact value, in standard errors, has the root "
-        f"mean square {gate.rms_z:.2f}, and the largest |z| is {gate.max_abs_z:.1f}.",
+        f"The measured means {verb} with theory. {gate.points} distinct means of {gate.draws} "
+        "independent draws have an exact value. They deviate from it by "
+        f"{gate.rms_z:.2f} standard errors in root mean square, where chance alone gives 1, and by "
+        f"{gate.max_abs_z:.1f} at most.",
         name,
         Estimate(value),
         margin,
@@ -267,9 +269,8 @@ CLAIMS = (
     Claim(
         "scores_grow",
         "The dot products of unrelated vectors grow as √d_k.",
-        "True if the slope of ln logit_std on ln d_k, without scaling, lies with its whole "
-        f"interval within {SLOPE_TOLERANCE} of 1/2; false if it lies wholly outside. "
-        f"{FAR}, and so does false.",
+        "True if the whole interval of the slope of ln logit_std on ln d_k, without scaling, is "
+        f"within {SLOPE_TOLERANCE} of 1/2; false if it is wholly outside. Either verdict {FAR}.",
         "scaling-logit_std",
         scores_grow,
         vectors="unrelated",
@@ -278,8 +279,8 @@ CLAIMS = (
         "scores_stable",
         "Divided by √d_k, the scores stay in a stable range.",
         "True if the largest and the smallest logit_std over d_k, with 1/√d_k, differ by surely "
-        f"less than {100 * STABLE:.0f} % of the largest; false if surely by more. {FAR}. With a "
-        "condition where a run has only unrelated or only related vectors.",
+        f"less than {100 * STABLE:.0f} % of the largest; false if surely by more. True {FAR}. "
+        "There is a condition if a run has only unrelated or only related vectors.",
         "scaling-logit_std",
         scores_stable,
         about=("unrelated", "related"),
@@ -288,7 +289,8 @@ CLAIMS = (
     Claim(
         "saturation",
         "Large d_k saturates the softmax.",
-        f"True if entropy_normalized without scaling is surely below 1/2 {END} {LATE}",
+        "True if, without scaling, surely more than half of the possible entropy is lost "
+        f"(entropy_normalized is below 1/2) {END} {LATE}",
         "scaling-entropy",
         saturation,
         about=("unrelated",),
@@ -304,10 +306,12 @@ CLAIMS = (
     Claim(
         "gradients_typical",
         "Without scaling there are near-zero gradients for most positions.",
-        "A position is one entry of the gradient at the logits, near zero below 0.001/n_k. True if "
-        "more than half of them are near zero without scaling, fewer than half with it, and the "
-        "median row norm is smaller without it than with it, which counting zeros alone does not "
-        f"show; all three surely, and {END} {LATE}",
+        "A position is one entry of the gradient with respect to the logits. It is near zero if "
+        "its size is below 0.001/n_k. True if surely more than half of the positions are near "
+        "zero without scaling, fewer than half with it, and the median row norm is smaller "
+        "without scaling than with it, all "
+        f"{END} The third part is needed because a one-hot row has many zeros whatever its norm. "
+        f"{LATE}",
         "scaling-dead_entries",
         gradients_typical,
         about=("unrelated",),
@@ -317,8 +321,8 @@ CLAIMS = (
         "stable",
         "Dividing by √d_k keeps the softmax stable, regardless of d_k.",
         "True if the largest and the smallest entropy_nats over d_k, with 1/√d_k, differ by surely "
-        f"less than {100 * STABLE:.0f} % of the largest; false if surely by more. {FAR}. With a "
-        "condition where a run has only unrelated or only related vectors.",
+        f"less than {100 * STABLE:.0f} % of the largest; false if surely by more. True {FAR}. "
+        "There is a condition if a run has only unrelated or only related vectors.",
         "scaling-entropy",
         stable,
         about=("unrelated", "related"),
@@ -330,9 +334,8 @@ CLAIMS = (
         "Scaling matters a great deal at the large d_k values used in real Transformers (often 64 "
         "or more).",
         "True if, at every d_k of the run that is 64 or more, entropy_normalized without scaling "
-        f"is surely less than {LOSS:g} of that with it; false if surely more at one of them. A run "
-        f"whose largest d_k is below {MIN_DECISIVE_D_K} cannot make it false, and makes it true "
-        "with a condition only. What scaling does to training is judged apart.",
+        f"is surely less than {LOSS:g} times the value with it; false if surely more at one of "
+        f"them. {SMALL_GRID} Other claims judge training.",
         "scaling-entropy",
         from_64,
         vectors="unrelated",
@@ -342,9 +345,8 @@ CLAIMS = (
         "gradients_rms",
         "Without scaling the gradients that reach q, k and v vanish on average too.",
         "True if the root mean squares of the gradients at q, k and v are all surely smaller "
-        "without scaling than with it at the run's largest d_k; false if one is surely larger. A "
-        f"run whose largest d_k is below {MIN_DECISIVE_D_K} cannot make it false, and makes it "
-        "true with a condition only.",
+        "without scaling than with it at the run's largest d_k; false if one is surely larger. "
+        f"{SMALL_GRID}",
         "scaling-gradients",
         gradients_rms,
         source="ours",
@@ -356,12 +358,12 @@ CLAIMS = (
         "Measurement and theory agree.",
         f"True if the root mean square of z is between {stats_agreement.RMS_Z[0]} and "
         f"{stats_agreement.RMS_Z[1]} and the largest |z| below {stats_agreement.MAX_ABS_Z}; false "
-        f"otherwise. z is "
-        "the deviation in standard errors, brought from Student's t to the normal scale. Every "
-        f"float64 mean with an exact value and at least {stats_agreement.MIN_TESTED_SEEDS} seeds "
-        "counts, once where metrics or arms of one draw have the same |z|. The rule cannot see "
-        "errors far below the standard error of every mean, nor errors in what has no exact "
-        "value: medians, quantiles, shares, other input laws, and rules that look at q and k.",
+        "otherwise. z is the deviation in standard errors, converted from Student's t to the "
+        "normal distribution. The test uses every float64 mean with an exact value and at least "
+        f"{stats_agreement.MIN_TESTED_SEEDS} seeds; means of one draw with the same |z| count "
+        "once. It cannot detect errors far below the standard error of every mean, or errors in "
+        "quantities without an exact value: medians, quantiles, shares, other input laws, and "
+        "scale rules that depend on q and k.",
         "scaling-entropy",
         agreement,
         source="ours",

@@ -195,14 +195,13 @@ def scaling_helps(one: Comparison) -> Finding:
     bound = {"": "", "at least ": "lower bound of ", "at most ": "upper bound of "}[end.kind]
     condition = ""
     if holds and end.least < MIN_NOTABLE_RATIO:
-        known = f"that is only known to be {end.text()}" if end.kind else f"of {end.text()} only"
-        condition = f"by a factor {known}"
+        condition = f"only by a factor of {end.text()}"
     return Finding(
         holds,
         f"steps without over with scaling {before}{times} at d_k = {d_k}",
-        f"Without scaling training {verb}. Steps to 90 % accuracy at d_k = {d_k} over those with "
-        "scaling, each at a learning rate that was chosen on other seeds: "
-        f"{_all(one.cases or {one.label: end})}.",
+        f"Without scaling training {verb}. At d_k = {d_k} the steps to 90 % accuracy, divided by "
+        f"those with scaling, are {_all(one.cases or {one.label: end})}. Each learning rate was "
+        "chosen on other seeds.",
         f"{bound}steps to 90 % without over with scaling at d_k = {d_k}",
         end.bound,
         max(0.0, _ln(end.least), -_ln(end.most)),
@@ -213,7 +212,7 @@ def scaling_helps(one: Comparison) -> Finding:
 def _all(cases: Mapping[str, Ratio]) -> str:
     """Return every case with its ratio, the largest first."""
     order = sorted(cases.items(), key=lambda item: -item[1].bound.mean)
-    texts = (ratio.text(" times") + f" at {label}" * bool(label) for label, ratio in order)
+    texts = (ratio.text() + f" for {label}" * bool(label) for label, ratio in order)
     return "; ".join(texts)
 
 
@@ -256,7 +255,7 @@ def stability(one: Comparison) -> Finding:
         f"{lost}",
         f"Leaving out the scale {verb} the window of learning rates at which training ends above "
         f"90 %: at d_k = {d_k} it is {unscaled} wide, and {scaled} with scaling. Over all rates of "
-        f"the grid {lost}.",
+        f"the grid, {lost}.",
         f"decades by which the window is wider with scaling at d_k = {d_k}",
         at.gap,
         abs(at.gap.mean - WIDER),
@@ -281,14 +280,13 @@ def same_run(whole: WholeTable) -> Finding:
     worst = max(pairs, key=lambda one: float(one["difference"]))
     apart = float(worst["difference"])
     holds = len(same) == len(pairs) and apart < SAME_LOSS_RTOL
-    what = "the same run" if holds else "another run"
+    what = "the same run" if holds else "not the same run"
     return Finding(
         holds,
-        f"{there} {reach}, losses differ by up to {format_number(apart)} of themselves",
-        "Without scaling, but from weights divided by the fourth root of d_k and at a rescaled "
-        f"learning rate, training makes {what}: {there}, up to d_k = {table['d_k'].max()}, "
-        f"{reach}, and the losses of a pair differ by at most {format_number(apart)} of "
-        "themselves.",
+        f"{there} {reach}, relative difference of the losses up to {format_number(apart)}",
+        "Without scaling, but with initial weights divided by the fourth root of d_k and a "
+        f"rescaled learning rate, training is {what}: {there}, up to d_k = {table['d_k'].max()}, "
+        f"{reach}, and the losses of a pair differ by at most a share of {format_number(apart)}.",
         f"largest relative difference of the loss (optimizer = {worst['optimizer']}, "
         f"d_k = {worst['d_k']})",
         Estimate(apart),
@@ -302,17 +300,17 @@ CLAIMS = (
         "Scaling helps training.",
         "The ratio is the median over seeds of the steps to 90 % held-out accuracy without scaling "
         "over those with 1/√d_k. Half of the seeds choose the best learning rate of each scale "
-        "rule, the other half are reported at it, and the other way round. A run that does not get "
-        "there bounds the ratio of its seed by the steps trained; of the interval the outer bounds "
-        "count. At the grid's largest d_k: true where both are above 1; where both are below 1, or "
-        f"both are 1, false if that d_k is {MIN_DECISIVE_D_K} or more, else not measured; "
-        "undecided elsewhere. Not measured where that d_k is 1, a chosen rate there is at the edge "
-        "of the grid, fewer than six seeds give no interval, or too few runs get to 90 % to bound "
-        f"the ratio. With a condition where the ratio is below {MIN_NOTABLE_RATIO}, or may be.",
+        "rule, the other half are reported at it, and vice versa. If a run does not reach 90 %, "
+        "the steps trained bound the ratio of its seed, and the outer bounds of the interval "
+        "decide, at the grid's largest d_k. True if both are above 1. If neither is, false if that "
+        f"d_k is {MIN_DECISIVE_D_K} or more, and not measured otherwise. Open if 1 is between "
+        "them. Not measured if that d_k is 1, a chosen rate is at the edge of the grid, there are "
+        "fewer than six seeds, or too few runs reach 90 % to bound the ratio. There is a condition "
+        f"if the ratio is, or may be, below {MIN_NOTABLE_RATIO}.",
         "training-steps",
         scaling_helps,
-        caveat="for initial weights that give q and k entries of variance 1; smaller ones do "
-        "without it",
+        caveat="if training begins with q and k entries of variance 1; smaller initial weights do "
+        "the same job as scaling",
         evidence=comparisons,
         table="rates",
         lead=5,
@@ -321,11 +319,11 @@ CLAIMS = (
         "stability",
         "Scaling matters for training stability at large d_k.",
         "The window of learning rates is the number of decades of rates at which a run ends at 90 "
-        "% accuracy or more. Compared is, seed by seed, how much wider it is with 1/√d_k than "
-        "without scaling, at the grid's largest d_k. True where the whole interval of the mean is "
-        f"above {WIDER:.2f} decades, a factor of 2; where it is below, false if that d_k is "
-        f"{MIN_DECISIVE_D_K} or more, else not measured; undecided elsewhere. Not measured where "
-        "the window that would have to be the narrower one reaches an end of the grid.",
+        "% accuracy or more. The test compares, for each seed, how much wider it is with 1/√d_k "
+        "than without scaling, at the grid's largest d_k. True if the whole interval of the mean "
+        f"is above {WIDER:.2f} decades, a factor of 2. If it is below, false if that d_k is "
+        f"{MIN_DECISIVE_D_K} or more, and not measured otherwise. Not measured if the window that "
+        "should be the narrower one reaches an end of the grid.",
         "training-rates",
         stability,
         evidence=comparisons,
@@ -333,13 +331,11 @@ CLAIMS = (
     ),
     Claim(
         "training_twin",
-        "What scaling does for training, smaller initial weights do without it.",
-        "True where every run with 1/√d_k and its twin without a scale, from weights divided by "
-        "the fourth root of d_k and at a rescaled learning rate, reach 90 % at the same step, or "
-        "neither does, and their losses "
-        f"never differ by more than {100 * SAME_LOSS_RTOL} %, which leaves room for "
-        f"rounding; false "
-        "elsewhere.",
+        "In training, smaller initial weights do the same job as scaling.",
+        "Each run with 1/√d_k is paired with one without a scale, with initial weights divided by "
+        "the fourth root of d_k and a rescaled learning rate. True if both runs of every pair "
+        "reach 90 % at the same step, or neither does, and their losses never differ by more than "
+        f"{100 * SAME_LOSS_RTOL} %, which allows for rounding; false otherwise.",
         "training-steps",
         same_run,
         source="ours",
