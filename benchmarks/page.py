@@ -90,7 +90,7 @@ class Target:
     target: str
     values: np.ndarray
     reached: bool
-    """Whether the median reaches it."""
+    """Return whether the median reaches it."""
     where: str = ""
 
     @property

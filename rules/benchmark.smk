@@ -20,7 +20,7 @@ rule benchmark_part:
         "results/benchmarks/{part}.tsv"
     conda:
         "../envs/jobs.yml"
-    # Nothing else may run beside it.
+    # Nothing else may run at the same time.
     threads: workflow.cores
     shell:
         "python -m benchmarks.measure {wildcards.part} {output.rounds} 2> {log}"

@@ -67,7 +67,7 @@ rule exact_table:
 
 
 rule summarize:
-    "Mean and interval over seeds for every metric, beside the exact value."
+    "Mean and interval over seeds for every metric, and the exact value."
     input:
         config=rules.write_config.output,
         runs=rules.merge.output,

@@ -189,7 +189,7 @@ def _out(value: object) -> Path | None:
     if not isinstance(value, str) or not value or "\0" in value:
         raise config_errors.invalid_value("out", value, "the path of a CSV file")
     path = Path(value)
-    # A pipe or device never ends, or takes no file beside it; a longer name is none on most disks.
+    # Pipes and devices never end or take no temporary file; most disks allow no longer name.
     if (path.exists() and not path.is_file()) or not path.parent.is_dir() or len(path.name) > 200:
         raise config_errors.invalid_value(
             "out", value, "the path of a CSV file in a folder that exists"

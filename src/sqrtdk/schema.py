@@ -22,7 +22,7 @@ Entries: TypeAlias = Mapping[str, Entry]
 
 
 class Slab(TypedDict, total=False):
-    """What one shard job measures: one value of each axis, and the entries of names.
+    """The work of one shard job: one value of each axis, and the entries of names.
 
     It has the keys of its experiment, which adds its own ones to these. `seeds` are the first seed
     and the one after the last.

@@ -778,9 +778,8 @@ def test_half_precision_is_judged_where_most_scores_overflow() -> None:
 def test_half_precision_says_where_scores_overflow() -> None:
     found = half_precision(after=0.5, before=0.0, bfloat16=True)
     assert found["condition"] == (
-        "in kernels that store the product in half precision; those that keep it in float32 "
-        "never overflow; "
-        "where float16 scores overflow, at input_sd = 16 from d_k = 1024 on; "
+        "for kernels that store the product in half precision; kernels that keep it in float32 "
+        "never overflow; float16 scores overflow at input_sd = 16 from d_k = 1024 on; "
         "none overflow at input_sd = 1 and in bfloat16"
     )
 

@@ -500,8 +500,8 @@ def test_scaling_helps_by_the_interval_of_the_ratio_at_the_largest_d_k() -> None
 def test_what_was_not_reached_is_said_as_a_bound() -> None:
     found = judged(rates_table({1024: (40.0, 12.0, INF)}, most=INF))
     assert found["verdict"] == "true with a condition"
-    assert "at d_k = 1024 over those with scaling" in found["answer"]
-    assert "at least 40 times (12 to unbounded) at optimizer = adam" in found["answer"]
+    assert "At d_k = 1024 the steps to 90 % accuracy, divided by" in found["answer"]
+    assert "at least 40 (12 to unbounded) for optimizer = adam" in found["answer"]
     assert found["condition"].startswith("if training begins with")
     assert (found["value"], found["ci_low"]) == (40, 12)
     assert found["quantity"].startswith("lower bound of steps to 90 %")

@@ -72,7 +72,7 @@ class Evidence(Protocol):
 
 
 class Finding(NamedTuple):
-    """What one part of the evidence says about a claim.
+    """The result of judging one part of the evidence.
 
     `holds` is None if the intervals are too wide. `distance` is how far the decisive `value` is
     from another verdict.

@@ -24,9 +24,8 @@ class Question:
     """A question, and what answers it from an experiment's settings and tables.
 
     `needs` are the tables that `answer` gets by name, of those that decide claims; only the first
-    one must be there. `answer`
-    raises MissingError where they are not enough. `known` is said in any case, before the answer.
-    Questions are in the order of `place`.
+    one must exist. `answer` raises MissingError if they are not enough. `known` is printed before
+    every answer. Questions are in the order of `place`.
     """
 
     question: str

@@ -76,7 +76,7 @@ def _rows_of(array: np.ndarray, queries: slice) -> np.ndarray:
 
 
 class HeadStatistics(NamedTuple):
-    """What one head does, averaged over the rows (queries) that count.
+    """Statistics of one head, averaged over the rows (queries) that count.
 
     scale               factor on the scores q·k
     rows                rows that count: those that see at least `min_keys` keys

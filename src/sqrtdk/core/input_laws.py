@@ -117,7 +117,7 @@ def sphere(
 ) -> tuple[Array, Array]:
     """Draw uniformly on the sphere of radius √d_k, so |q|² = d_k: the gaussian law's directions.
 
-    `arrays` says which array is on the sphere; the other one stays gaussian. With q alone on it,
+    `arrays` selects the arrays on the sphere; the others stay gaussian. With q alone on it,
     the logits of every query are exactly normal with standard deviation scale * √d_k.
     """
     q, k = gaussian(q_stream, k_stream, d_k=d_k, n_k=n_k, n_q=n_q)

@@ -6,7 +6,7 @@ import numpy as np
 
 
 class Purpose(IntEnum):
-    """What draws from a stream. Streams of different purposes never have a key in common.
+    """The purpose of a stream. Streams of different purposes never have a key in common.
 
     The numbers are part of every draw: append, never reorder.
     """

@@ -23,7 +23,7 @@ class Table:
     """A derived table of an experiment: `module` of its folder has its `COLUMNS` and `rows`.
 
     `rows(settings, *needed)` gets the run's settings of the experiment and the tables that it
-    `needs`, and returns the rows in their order. `note` says what a row is. `judges` is for a
+    `needs`, and returns the rows in their order. `note` describes a row. `judges` is for a
     table that decides claims.
     """
 
@@ -38,7 +38,7 @@ class Table:
 class Figure:
     """A figure: its name in `BUILD` of the folder's `figures` module, and the tables it shows.
 
-    `seeds_from` is the table that says on how many seeds it rests.
+    `seeds_from` is the table that has the number of seeds.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Pivot:
-    """What the report's compact tables of an experiment show.
+    """The content of the report's compact tables of an experiment.
 
     `metrics` are tabulated, by default the first six. `down` is the axis with a row for each value,
     at most `most` of them, and the values of the axis `side` are next to each other. Where they are
@@ -78,7 +78,7 @@ class Reference:
 class Experiment:
     """Everything that the engines know of an experiment.
 
-    `columns` are those of its runs.csv, and `row` says what a row of that is. `measured_by` is the
+    `columns` are those of its runs.csv, and `row` describes a row of it. `measured_by` is the
     module whose code the numbers come from. The cells of one slab share their draw over seeds,
     scale rules and `batched_axes`. `scalar_scale_only` is for one that takes only scale rules that
     are one factor of d_k and n_k, `has_exact` for columns that theory has expectations of. One that

@@ -189,8 +189,8 @@ def build_lines(
 ) -> Figure:
     """Build a figure of metrics against `x`; `refer` adds a panel's reference lines.
 
-    The column `variant` of the summary says which line a row belongs to, `looks` how that looks,
-    and `mean` in words how seeds were pooled. Sizes have a log2 axis; a `count` has a linear one.
+    The column `variant` of the summary names the line of a row, `looks` has its colour and marker,
+    and `mean` describes how seeds were pooled. Sizes have a log2 axis; a `count` has a linear one.
     """
     looks = looks or style.looks(table["variant"])
     by_label = {row.label: row for row in rows}

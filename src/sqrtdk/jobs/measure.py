@@ -17,7 +17,7 @@ SHAPES: dict[str, tuple[type, ...]] = {"whole": (int,), "number": (int, float)}
 
 
 def check_slab(slab: Row, keys: Sequence[Key]) -> None:
-    """Refuse what is no slab of an experiment with these keys. Raises UserError.
+    """Refuse anything but a slab of an experiment with these keys. Raises UserError.
 
     Only its shape: the pipeline's slabs are of a configuration that was checked.
     """
@@ -41,7 +41,7 @@ def check_slab(slab: Row, keys: Sequence[Key]) -> None:
 
 
 def _are(values: Any, types: tuple[type, ...]) -> bool:
-    """Whether something is a list of some types; true and false are no whole numbers."""
+    """Return whether a value is a list of some types; booleans are not whole numbers."""
     return isinstance(values, list) and all(type(one) in types for one in values)
 
 

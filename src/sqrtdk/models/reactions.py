@@ -1,8 +1,8 @@
 """The encoder of RXNMapper (Schwaller et al. 2021, Science Advances 7, eabe4166).
 
 An ALBERT with 12 layers of 8 heads, d_k = 32, that was trained on reactions written as SMILES.
-One of its heads, never told so, points from each atom of the product to the same atom of the
-reactants. The weights are those of the package rxnmapper 0.4.3 (MIT, rxnmapper-LICENSE.txt),
+One of its heads, without being trained to, points from each atom of the product to the same atom
+of the reactants. The weights are those of the package rxnmapper 0.4.3 (MIT, rxnmapper-LICENSE.txt),
 without the parts that an encoder does not need.
 """
 

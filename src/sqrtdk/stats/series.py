@@ -16,7 +16,7 @@ from sqrtdk.stats.curves import Curve, ratio
 from sqrtdk.stats.intervals import Estimate, MissingError
 
 RuleKind = Literal["unscaled", "scaled", "inverse", "inverse_64"]
-"""What a scale rule does, independent of its name; see `_KINDS`."""
+"""The effect of a scale rule, independent of its name; see `_KINDS`."""
 
 
 @dataclass(frozen=True)

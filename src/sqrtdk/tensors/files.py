@@ -27,7 +27,7 @@ PATTERNS = (
     ("blocks.{layer}.attn.hook_q", "blocks.{layer}.attn.hook_k"),
     ("q", "k"),
 )
-"""Names of queries and keys that are found without being told, the first that fits. Arrays of
+"""Names of queries and keys that are found without a key, the first that fits. Arrays of
 TransformerLens have the sequence before the heads."""
 
 SEQUENCE_FIRST = re.compile(r"\.hook_(rot_)?[qk]$")
@@ -44,7 +44,7 @@ CONVERT = (
 
 
 STATED = ("scale", "is_causal", "window", "softcap")
-"""What a file may state about its model: in the metadata of a `.safetensors`, and in an `.npz` as
+"""Statements of a file about its model: in the metadata of a `.safetensors`, and in an `.npz` as
 arrays of one number with these names. The meanings are those of `measurement.measure`."""
 
 
@@ -61,7 +61,7 @@ class Pair:
 class TensorFile:
     """A file of named tensors; read one at a time with `read`.
 
-    Raises UserError, with one line that names the file, for what is no such file: a pickle, an
+    Raises UserError, with one line that names the file, for any other file: a pickle, an
     unknown ending, an empty or truncated file.
     """
 
@@ -196,7 +196,7 @@ def _checked(file: TensorFile, name: str, layout: str | None) -> np.ndarray:
 
 
 WORDS = ("layer", "input")
-"""What a pattern of names may hold in braces, once."""
+"""Words that a pattern of names may have in braces, each once."""
 
 
 def _matching(names: tuple[str, ...], pattern: str) -> dict[tuple[str, str], str]:

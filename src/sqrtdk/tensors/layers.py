@@ -16,7 +16,7 @@ ONNX = ".onnx"
 
 
 class Stated(NamedTuple):
-    """What a file states about its model, None where it states nothing.
+    """Statements of a file about its model; None for a missing one.
 
     The meanings are those of the arguments of `measurement.measure`.
     """
@@ -45,7 +45,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Naming:
-    """How the tensors of a file are found: patterns of names, the layout, the input of an ONNX."""
+    """Where to find the tensors of a file: patterns of names, the layout, the input of an ONNX."""
 
     q_name: str | None = None
     k_name: str | None = None

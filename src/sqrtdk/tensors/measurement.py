@@ -74,7 +74,7 @@ def measure(
         min_keys: Rows that see fewer keys do not count.
 
     Returns:
-        A table with the columns `COLUMNS`; `heads.HeadStatistics` says what they are.
+        A table with the columns `COLUMNS`; `heads.HeadStatistics` describes them.
 
     Raises:
         TypeError: for an argument of the wrong kind, such as integer queries.
@@ -275,7 +275,7 @@ def _window(window: Any, *, is_causal: bool) -> tuple[int, int] | None:
     sides = tuple(window) if pair else (window, 0 if is_causal else window)
     if len(sides) != 2 or not all(_is_whole(side) and side >= 0 for side in sides):
         raise ValueError(f"window is {window!r}; allowed: a whole number from 0, or a pair of them")
-    # No sequence is longer, and NumPy's places are no larger than 2**63.
+    # No sequence is longer, and NumPy's indices end at 2**63.
     before, after = (min(int(side), 2**31) for side in sides)
     return before, after
 

@@ -20,7 +20,7 @@ N_NODES = 12
 """Nodes in ln n where a head's rows see more different numbers of keys than this."""
 
 LARGEST = 256.0
-"""σ up to which the exact integrals are used; beyond, their 1/σ tail goes on from there."""
+"""σ up to which the exact integrals are used; larger σ use their 1/σ tail."""
 
 
 class Expected(NamedTuple):

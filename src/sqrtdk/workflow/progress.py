@@ -60,7 +60,7 @@ class RunState:
     """State that the Snakefile passes to the log handler, which is created first."""
 
     read = False
-    """Whether the Snakefile was read; earlier errors are those of the command line."""
+    """True once the Snakefile was read; earlier errors are those of the command line."""
     shards: Mapping[str, float] = {}
     """Work of each shard that may be computed, in milliseconds."""
     targets: tuple[str, ...] = ()

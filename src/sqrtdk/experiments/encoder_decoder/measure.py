@@ -138,7 +138,7 @@ class Settings(schema.Settings, total=False):
 
 
 class Slab(schema.Slab, total=False):
-    """What one shard job measures. All readers are of one job."""
+    """The work of one shard job, which measures all readers."""
 
     length: int
     hidden: int

@@ -131,7 +131,7 @@ def views(flat: Floats, shapes: dict[str, tuple[int, int]]) -> Parameters:
 
 
 class Training(TypedDict):
-    """How a model is trained, besides the length of its sequences and the number of steps."""
+    """Settings of training other than the length of the sequences and the number of steps."""
 
     d_k: int
     n: int

@@ -83,7 +83,7 @@ COLUMNS: tuple[Column, ...] = (
 
 
 class Slab(schema.Slab, total=False):
-    """What one shard job measures. All values of the last three share a draw."""
+    """The work of one shard job. All values of the last three share a draw."""
 
     input_sd: list[float]
     precision: list[str]

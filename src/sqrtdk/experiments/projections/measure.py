@@ -79,7 +79,7 @@ COLUMNS: tuple[Column, ...] = (
 
 
 class Slab(schema.Slab, total=False):
-    """What one shard job measures. All ways of projecting are of one job."""
+    """The work of one shard job, which measures all combinations of projections."""
 
     batch_size: int
     d_model: int

@@ -26,7 +26,7 @@ from sqrtdk.core.attention import Floats, softmax
 from sqrtdk.core.gradients import softmax_backward
 
 Relation = Literal["same", "turned"]
-"""How a query and its answer relate to their item."""
+"""The relations of a query and its answer to their item."""
 
 Projections = Literal["separate", "shared_qk", "identity_v"]
 """All three projections trained; one matrix as W_q and W_k; the identity as W_v."""

@@ -16,7 +16,7 @@ PATH = (
     "gradients of queries and keys pass through the softmax. The formula does not depend on the "
     "positions, so their order is lost unless the inputs contain it."
 )
-"""What follows from the formula of attention alone, without a number of a run."""
+"""The part of the answer that follows from the formula of attention, without numbers."""
 
 
 def long_range(table: pd.DataFrame) -> str:

@@ -63,7 +63,7 @@ def build_tails(tables: Tables) -> Figure:
         f"Row norms of the gradient with respect to {GRADIENT}, over √d_v, of all queries of "
         f"{seeds} seed{'s' if seeds > 1 else ''} pooled; no interval. Dashed above: half of the "
         "rows, so a line crosses it at the norm of its typical row; a line that leaves on the "
-        "left goes on to smaller norms. Dashed below: every row alike. "
+        "left continues to smaller norms. Dashed below: every row alike. "
         f"{style.says_where(table, ('n_k', *GROUP_AXES))}",
     )
     return figure

@@ -1,7 +1,7 @@
 """Compute tails.csv: how a gradient is distributed over its rows, which a mean hides.
 
-Row norms of several seeds of one n_k are pooled. A row of the table says: this share of the rows
-has at least this norm, and together they hold this share of the squared norm.
+Row norms of several seeds of one n_k are pooled. A row of the table gives a norm, the share of
+the rows with at least this norm, and the share of the squared norm that they have together.
 """
 
 import itertools

@@ -1,11 +1,11 @@
-"""Your own model: the heads of a file of queries and keys, beside unrelated vectors."""
+"""Your own model: the heads of a file of queries and keys, compared with unrelated vectors."""
 
 from sqrtdk.experiments.base import Experiment
 from sqrtdk.experiments.tensors import measure
 
 EXPERIMENT = Experiment(
     name="tensors",
-    title="Your own model: the heads of a file of queries and keys, beside unrelated vectors.",
+    title="Your own model: the heads in a file, compared with unrelated vectors.",
     row="One row per layer, input, batch entry, head and scale rule of a file.",
     measured_by=measure.__name__,
     config_keys=measure.CONFIG_KEYS,

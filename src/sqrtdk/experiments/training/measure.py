@@ -171,7 +171,7 @@ class Settings(schema.Settings, total=False):
 
 
 class Slab(schema.Slab, total=False):
-    """What one shard job measures. All learning rates of a seed are trained together."""
+    """The work of one shard job. All learning rates of a seed are trained together."""
 
     batch_size: int
     d_model: int

@@ -19,7 +19,7 @@ COLUMNS = tuple(
 def summarized(table: pd.DataFrame) -> pd.DataFrame:
     """Return the best learning rates of rates.csv and their steps, in the shape of summary.csv.
 
-    What summary.csv has at every step and learning rate is no table for a page.
+    summary.csv has every step and learning rate, too many rows for a page.
     """
     best = table[table["best"] == 1]
     axes = ["d_k", "n_k", "batch_size", "optimizer", "loss", "scaling"]
