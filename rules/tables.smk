@@ -30,7 +30,7 @@ rule merge:
 
 
 rule contrasts:
-    "Ratios of arms that share their draws, with paired intervals."
+    "Ratios of scale rules that share their draws, with paired intervals."
     input:
         config=rules.write_config.output,
         runs=rules.merge.output,

@@ -4,8 +4,8 @@ from sqrtdk.config.run import SEEDS_KEY
 from sqrtdk.experiments.registry import EXAMPLES, EXPERIMENTS
 
 RESERVED = ("shards", "benchmarks", "compare", "reference", "README.md")
-"""What results/ has beside runs, and what a comparison calls the reference numbers. No run may have
-such a name, in capitals or not."""
+"""Names that a run may not have, whatever the case: other entries of results/, and the name of the
+reference numbers in a comparison."""
 
 RUN_KEYS = {
     "name": "Folder of the run, results/<name>/: letters, digits, '_', '-' and '.', at most 64, "
