@@ -655,7 +655,7 @@ def test_agreement_gives_the_number_that_decided_and_says_what_is_left_out() -> 
     found = judged(with_z([2.0, -2.0], seeds=1000))["agreement"]
     assert found["quantity"] == "root mean square of z"
     assert found["value"] == pytest.approx(2.0, rel=0.01)
-    for word in ("float64", "cannot see", "no exact value"):
+    for word in ("float64", "cannot detect", "without an exact value"):
         assert word in found["rule"]
 
 
@@ -708,7 +708,7 @@ def test_no_single_seed_carries_the_gradients_of_related_vectors() -> None:
 def test_a_late_saturation_is_a_condition_as_its_rule_says() -> None:
     row = judged(table(alter=change("entropy_normalized", lambda d: 200 / (200 + d))))["saturation"]
     assert row["verdict"] == "true with a condition"
-    assert "with a condition if that begins only above d_k = 64." in row["rule"]
+    assert "a condition if this starts only above d_k = 64." in row["rule"]
 
 
 def test_a_range_across_the_line_leaves_stability_open() -> None:

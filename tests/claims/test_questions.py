@@ -49,11 +49,11 @@ def test_a_match_that_takes_the_output_is_said_to() -> None:
     # Too little, and too wide to tell.
     assert NEARLY not in matched(0.46)
     assert NEARLY not in matched(0.95, error=0.1)
-    assert "one planted match gives 0.46" in matched(0.46)
+    assert "one planted match gives it 0.46" in matched(0.46)
 
 
 def test_a_match_without_a_counterpart_is_not_measured() -> None:
-    with pytest.raises(MissingError, match="no planted match beside unrelated vectors"):
+    with pytest.raises(MissingError, match="both a planted match and unrelated vectors"):
         stand_for(series(table(inputs=["planted"])))
     frame = table(d_k=[4, 16], n_k=[16], inputs=["gaussian", "planted"])
     apart = frame[(frame["inputs"] == "planted") == (frame["d_k"] == 4)]
@@ -101,8 +101,8 @@ def test_the_chain_needs_both_arms_and_unrelated_vectors() -> None:
 
 
 def test_only_a_value_is_said_to_get_its_weight_of_the_gradient() -> None:
-    assert "the gradient which reaches a value is its weight" in PATH
-    assert "queries and keys get theirs through the softmax" in PATH
+    assert "the gradient of a value is its weight" in PATH
+    assert "gradients of queries and keys pass through the softmax" in PATH
 
 
 def test_what_is_true_by_construction_is_not_measured() -> None:

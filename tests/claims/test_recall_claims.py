@@ -75,7 +75,7 @@ def test_attention_removes_the_bottleneck_of_a_table_like_the_real_one() -> None
     row = lengths()
     assert row["verdict"] == "true with a condition"
     assert f"after {STEPS} training steps" in row["condition"]
-    assert "in these steps the fixed vector answers up to length = 2" in row["condition"]
+    assert "; the fixed vector answers up to length = 2" in row["condition"]
     assert "no better than the most frequent value" in row["condition"]
     assert (
         "at length = 16, after 400 training steps, the fixed vector answers 20 % (19 to 21)"
@@ -108,10 +108,10 @@ def test_verdicts_about_the_bottleneck(changes: dict[str, Any], verdict: str) ->
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"fixed": 0.2}, "it may be too small or only not trained yet"),
-        ({"fixed": 0.5}, "has then settled, so that its size is what it lacks"),
-        ({"fixed": 0.5, "gain": 0.1}, "may then still be rising, so that training"),
-        ({"fixed": 0.5, "gain": 0.05}, "may then still be rising, so that training"),
+        ({"fixed": 0.2}, "it may be too small or need more training"),
+        ({"fixed": 0.5}, "has settled, so its size is the limit"),
+        ({"fixed": 0.5, "gain": 0.1}, "may still be improving, so more training may help"),
+        ({"fixed": 0.5, "gain": 0.05}, "may still be improving, so more training may help"),
     ],
 )
 def test_a_vector_that_is_too_small_is_told_from_one_that_is_not_trained(
@@ -162,9 +162,9 @@ def test_capacity_and_optimisation_are_told_apart_in_a_table_like_the_real_one()
     assert row["condition"] == (
         f"at length = 4; at hidden = 16 and 32 accuracy is still improving after {STEPS} steps"
     )
-    assert "with 8 units it answers 37 % (36 to 38)" in row["answer"]
-    assert "less than the most frequent value of a sequence would" in row["answer"]
-    assert "with 64 units it answers 96 %" in row["answer"]
+    assert "With 8 units it answers 37 % (36 to 38)" in row["answer"]
+    assert "fewer than with the most frequent value of the sequence" in row["answer"]
+    assert "With 64 units it answers 96 %" in row["answer"]
     assert row["value"] == 0.37
 
 
@@ -393,7 +393,7 @@ def heads(
 def test_each_projection_is_needed_in_a_table_like_the_real_one() -> None:
     row = heads({"separate": 1.0, "shared_qk": 0.65, "identity_v": 0.72})
     assert row["verdict"] == "true with a condition"
-    assert "where a query does not look like its item" in row["condition"]
+    assert "if the query and the answer differ from their item" in row["condition"]
     assert "shared_qk answers 100 %" in row["condition"]
     assert "with W_q = W_k it is 65 %" in row["answer"]
     assert row["value"] == 0.72
@@ -461,7 +461,7 @@ def test_a_table_like_the_real_one_refutes_that_reach_is_all() -> None:
     }  # fmt: skip
     assert "15 pairs" in rows["reach"]["answer"]
     assert "Reach is not what it lacks." in rows["vanishing"]["answer"]
-    assert "reaches every distance" in rows["vanishing"]["answer"]
+    assert "reaches back to every distance" in rows["vanishing"]["answer"]
 
 
 @pytest.mark.parametrize(
@@ -499,11 +499,11 @@ def test_verdicts_about_reach(changes: dict[str, Any], reach: str, vanishing: st
 
 
 def test_the_answer_about_what_a_gradient_reaches_has_the_training_budget() -> None:
-    assert f"after {STEPS} training steps its gradient" in reached()["vanishing"]["answer"]
+    assert f"After {STEPS} training steps the gradient" in reached()["vanishing"]["answer"]
     row = reached(trained=-0.2, right=lambda at: 1.0 if at["distance"] < 10 else 0.2)["vanishing"]
-    assert row["condition"].startswith(f"after {STEPS} training steps, the second half of which")
+    assert row["condition"].startswith(f"after {STEPS} training steps; their second half adds")
     # -2 decades are within the interval of distance 10: the ones before are surely within reach.
-    assert "its gradient reaches 9 pairs back" in row["answer"]
+    assert "the fixed vector reaches 9 pairs back" in row["answer"]
 
 
 def test_too_few_seeds_are_blamed_only_where_more_would_decide() -> None:
@@ -519,7 +519,7 @@ def test_a_norm_that_underflows_before_training_is_0() -> None:
     frame = reach_table(trained=-0.02)
     gone = (frame["metric"] == "relative_log10_norm") & (frame["distance"] == 15)
     frame = frame[~(gone & (frame["stage"] == "initial") & (frame["reader"] == "fixed"))]
-    assert "(0 before training)" in judged("reach", frame)["vanishing"]["answer"]
+    assert "before training it keeps 0." in judged("reach", frame)["vanishing"]["answer"]
 
 
 def test_a_derivative_that_underflows_is_not_judged() -> None:

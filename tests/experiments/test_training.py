@@ -655,12 +655,12 @@ def test_the_headline_says_every_optimizer_and_loss() -> None:
     ]  # fmt: skip
     answer = judged(pd.concat(parts))["answer"]
     places = [
-        answer.index(f" at optimizer = {optimizer}, loss = {loss}")
+        answer.index(f" for optimizer = {optimizer}, loss = {loss}")
         for optimizer, loss in (
             ("adam", "values"), ("sgd", "values"), ("sgd", "weights"), ("adam", "weights")
         )
     ]  # fmt: skip
-    assert "27 times (24 to 30) at optimizer = adam, loss = values" in answer
+    assert "27 (24 to 30) for optimizer = adam, loss = values" in answer
     assert places == sorted(places)
     assert "chosen on other seeds" in answer
 
@@ -678,14 +678,14 @@ def test_one_pair_that_parts_denies_the_twin() -> None:
 def test_pairs_that_never_got_there_are_counted_apart() -> None:
     table = learned.tables()["twins"].assign(steps_to_90=8.0, twin_steps_to_90=8.0)
     there = judged(table, "twins")
-    assert "16 of 16 pairs reach 90 % at the same step, losses" in there["numbers"]
+    assert "16 of 16 pairs reach 90 % at the same step, relative" in there["numbers"]
     assert "neither" not in there["answer"]
     for name in ("steps_to_90", "twin_steps_to_90"):
         table[name] = [INF, INF, INF, *[8.0] * 13]
     some = judged(table, "twins")
     assert some["verdict"] == "true"
     said = "reach 90 % at the same step, in 3 neither run does, "
-    assert f"13 of 16 pairs {said}losses" in some["numbers"]
+    assert f"13 of 16 pairs {said}relative" in some["numbers"]
     assert f"13 of 16 pairs, up to d_k = 64, {said}and the losses" in some["answer"]
     table["twin_steps_to_90"] = [9.0, INF, INF, *[8.0] * 13]
     parted = judged(table, "twins")
