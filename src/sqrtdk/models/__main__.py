@@ -34,9 +34,10 @@ def main() -> None:
         for layer, pair in enumerate(layers)
         for x, array in zip("qk", pair, strict=True)
     }
+    stated = {"model": name, "what": SOURCES[name].what, **SOURCES[name].stated}
     whole = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        whole.write_bytes(save(tensors, {"model": name, "what": SOURCES[name].what}))
+        whole.write_bytes(save(tensors, stated))
         whole.replace(path)
     finally:
         whole.unlink(missing_ok=True)

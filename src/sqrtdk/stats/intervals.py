@@ -136,6 +136,20 @@ def share_interval(
     return low, high
 
 
+def exact_share(events: int, count: int) -> Estimate:
+    """Return the share of independent things that an event happened to, with its 95 % interval.
+
+    Clopper and Pearson 1934: it covers the share at least as often as it says.
+
+    >>> exact_share(0, 10)
+    Estimate(mean=0.0, low=0.0, high=0.3084971078187608, exact=nan)
+    """
+    others = count - events
+    low = float(betaincinv(events, others + 1, 0.025)) if events else 0.0
+    high = float(betaincinv(events + 1, others, 0.975)) if others else 1.0
+    return Estimate(events / count, low, high)
+
+
 def paired_ratio(over: np.ndarray, under: np.ndarray, *, pool: str = "mean") -> Estimate:
     """Return the ratio of two scale rules that share their draws, with a paired 95 % interval.
 

@@ -71,6 +71,11 @@ class OnnxModel:
             count = sum(node.op_type == "Softmax" for node in graph.node)
             raise UserError(f"{path} has no attention: {count} softmax, none after a product")
 
+    @property
+    def properties(self) -> dict[str, str]:
+        """Return what the model's file says about it, by name."""
+        return {one.key: one.value for one in self._model.metadata_props}
+
     def run(self, inputs: Mapping[str, np.ndarray]) -> tuple[list[np.ndarray], list[Any]]:
         """Run the model; return its outputs, and (queries, keys) of each tap.
 

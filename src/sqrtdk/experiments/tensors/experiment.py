@@ -1,6 +1,6 @@
 """Your own model: the heads of a file of queries and keys, compared with unrelated vectors."""
 
-from sqrtdk.experiments.base import Experiment
+from sqrtdk.experiments.base import Experiment, Figure, Table
 from sqrtdk.experiments.tensors import measure
 
 EXPERIMENT = Experiment(
@@ -15,4 +15,34 @@ EXPERIMENT = Experiment(
     summarised=False,
     needs_key="path",
     refuse=measure.refuse,
+    tables=(
+        Table(
+            "heads",
+            "heads",
+            "One row per file, scale rule, layer and head: means over inputs, and its place by "
+            "deviation from unrelated vectors.",
+            needs=("runs",),
+        ),
+        Table(
+            "models",
+            "models",
+            "One row per file, scale rule and metric: over the heads of the file.",
+            needs=("heads",),
+            judges=True,
+        ),
+        Table(
+            "rescaled",
+            "rescaled",
+            "One row per model and multiple of its own scale: what it still computes. Measured "
+            "once, not by this run.",
+            judges=True,
+        ),
+    ),
+    figures=(
+        Figure("sigma", tables=("heads",), seeds_from="heads"),
+        Figure("map", tables=("heads",), seeds_from="heads"),
+        Figure("ranking", tables=("heads",), seeds_from="heads"),
+        Figure("rescaled", tables=("rescaled",), seeds_from="rescaled"),
+        Figure("d_k", tables=("models",), seeds_from="models"),
+    ),
 )

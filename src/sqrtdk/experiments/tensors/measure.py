@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from sqrtdk import schema
 from sqrtdk.core import scale_rules
@@ -98,6 +98,32 @@ CONFIG_KEYS: tuple[Key, ...] = (
 )
 
 
+class Options(TypedDict, total=False):
+    """The keys that are not axes: how tensors are found, and what a query sees."""
+
+    model_input: dict[str, str] | None
+    q_name: str | None
+    k_name: str | None
+    layout: str | None
+    is_causal: str | None
+    window: int | None
+    softcap: float | None
+    min_keys: int
+    model_scale: float | None
+
+
+class Settings(schema.Settings, Options, total=False):
+    """The values of the experiment's keys: the SHA-256 of each file by its path."""
+
+    path: dict[str, str]
+
+
+class Slab(schema.Slab, Options, total=False):
+    """What one shard job measures: all layers of one file, with every scale rule."""
+
+    path: dict[str, str]
+
+
 def _metric(name: str, meaning: str, unit: str = "") -> Column:
     # A head may have no row that sees two keys, or no sink and no values.
     return Column(name, meaning, unit, optional=True)
@@ -155,7 +181,7 @@ COLUMNS: tuple[Column, ...] = (
 )
 
 
-def naming(settings: dict[str, Any]) -> Naming:
+def naming(settings: Options) -> Naming:
     """Return how the tensors of the files are found."""
     model_input = next(iter(settings["model_input"] or ()), None)
     return Naming(
@@ -166,13 +192,13 @@ def naming(settings: dict[str, Any]) -> Naming:
     )
 
 
-def refuse(settings: dict[str, Any]) -> None:
+def refuse(settings: Settings) -> None:
     """Raise UserError for files whose names or formats cannot be measured."""
     for path in settings["path"]:
         layers.check(Path(path), naming(settings))
 
 
-def cells(slab: dict[str, Any]) -> Iterator[Cell]:
+def cells(slab: Slab) -> Iterator[Cell]:
     """Yield the layers of one file, one after the other."""
     ((path, digest),) = slab["path"].items()
     for name, known in ((path, digest), *(slab["model_input"] or {}).items()):
@@ -180,19 +206,19 @@ def cells(slab: dict[str, Any]) -> Iterator[Cell]:
         if found != known:
             raise UserError(f"{name} has SHA-256 {found}; this job is for the one with {known}")
     for layer in layers.read(Path(path), naming(slab)):
-        axes = {"path": path, "layer": layer.layer, "input": layer.input}
+        axes: Row = {"path": path, "layer": layer.layer, "input": layer.input}
         yield axes, partial(measure, layer, slab)
 
 
-def measure(layer: Layer, slab: dict[str, Any]) -> list[Row]:
+def measure(layer: Layer, slab: Slab) -> list[Row]:
     """Return a row for each batch entry, head and scale rule of a layer."""
     d_k, n_k = layer.q.shape[-1], layer.k.shape[-2]
     own, stated = slab["model_scale"], layer.stated
     scales = {}
     for name, rule in slab["scaling"].items():
         scale = scale_rules.factor(rule, d_k=d_k, n_k=n_k)
-        if rule["rule"] == "stated" and (own or stated.scale) is not None:
-            scale = own or stated.scale
+        if rule["rule"] == "stated":
+            scale = next(x for x in (own, stated.scale, scale) if x is not None)
         if scale is None:
             raise ValueError(f"{name} is not one factor of d_k and n_k")
         scales[name] = scale
