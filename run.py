@@ -46,6 +46,10 @@ FETCHING = re.compile(
 )
 """Exceptions: variables that say from where and how to fetch packages, or do no harm."""
 
+HELP = """%s
+Keys of --config: .venv/bin/python -m sqrtdk.run --help
+Options: .venv/bin/snakemake --help""" % (__doc__ or "")
+
 FILES = (
     *("--report", "--report-stylesheet", "--report-metadata", "--archive", "--export-cwl"),
     *("--conda-prefix", "--apptainer-prefix", "--shadow-prefix", "--generate-unit-tests"),
@@ -188,6 +192,13 @@ def prepare(settings: dict[str, str], dev: bool) -> None:
     os.close(folder)
 
 
+def version() -> str:
+    """Return this project's version, without importing what may not be installed."""
+    text = (SOURCE / "sqrtdk" / "__init__.py").read_text(encoding="utf-8")
+    found = re.search('^__version__ = "(.*)"', text, flags=re.MULTILINE)
+    return found[1] if found else "unknown"
+
+
 def as_typed(argument: str, here: Path) -> str:
     """Return pytest's argument, as an absolute path if it is one in the folder `here`."""
     return str(here / argument) if (here / argument.partition("::")[0]).exists() else argument
@@ -218,6 +229,9 @@ def main(arguments: list[str]) -> None:
     except FileNotFoundError:
         here = ROOT
         os.chdir(here)
+    if {"-h", "--help"} & set(arguments[:1]):
+        print(HELP)
+        return
     settings = environment()
     dev = arguments[:1] == ["test"]
     try:
@@ -228,6 +242,8 @@ def main(arguments: list[str]) -> None:
         os.chdir(ROOT)
         command = ["-m", "pytest", *(as_typed(argument, here) for argument in arguments[1:])]
     else:
+        if arguments == ["--version"]:
+            print("sqrtdk %s, with Snakemake" % version(), end=" ", flush=True)
         # -P: a file random.py or json.py in the current folder is not to be imported.
         command = ["-P", "-m", "snakemake", *for_snakemake(arguments, here)]
         # Files that the configuration names are relative to it.

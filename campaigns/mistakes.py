@@ -257,9 +257,12 @@ def of_targets() -> Iterator[Mistake]:
     yield Mistake(PIPELINE, ("compare", "--config", "runs=[mine,reference]", "d_k=4"), ("d_k",))
 
 
+MAIN = 'if __name__ == "__main__"'
+
+
 def mains() -> list[str]:
     """Return the modules that are commands, except the two programs."""
-    paths = [p for p in (ROOT / "src/sqrtdk").rglob("*.py") if "__main__" in p.read_text("utf-8")]
+    paths = [p for p in (ROOT / "src/sqrtdk").rglob("*.py") if MAIN in p.read_text("utf-8")]
     names = [str(p.relative_to(ROOT / "src").with_suffix("")).replace("/", ".") for p in paths]
     return sorted(
         {name.removesuffix(".__main__") for name in names}

@@ -9,7 +9,9 @@ Prints CSV (on a terminal, a readable list) with the same digits as the pipeline
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from sqrtdk.config import compose as config_compose
 from sqrtdk.config import errors as config_errors
 from sqrtdk.config import help as config_help
 from sqrtdk.config import limits, resolve
@@ -26,7 +29,7 @@ from sqrtdk.config import run as config_run
 from sqrtdk.config.errors import ConfigError
 from sqrtdk.experiments import cells
 from sqrtdk.experiments.registry import EXPERIMENTS
-from sqrtdk.schema import Column
+from sqrtdk.schema import Column, Slab
 from sqrtdk.storage import atomic, planning, tables
 from sqrtdk.storage.tables import Row
 from sqrtdk.system import command_line, errors, stdio
@@ -37,32 +40,41 @@ VALUED = {
 }
 """Hydra options that take a value, also as the next word, and the allowed values."""
 
-OPTIONS = ("--multirun", "-m", "--resolve", "--hydra-help", "--version", *VALUED)
+OPTIONS = ("--multirun", "-m", "--resolve", "--hydra-help", *VALUED)
 """Allowed Hydra options. The other ones can load configurations that execute Python."""
 
 MISTAKES = (errors.UserError, HydraException, OmegaConfBaseException, OSError)
 
 
+def slabs_of(run: config_run.Run) -> Iterator[Slab]:
+    """Yield the slabs of a run of one experiment, with blocks of its seeds."""
+    ((experiment, settings),) = run.settings.items()
+    for slab in planning.slabs(settings, EXPERIMENTS[experiment].batched_axes):
+        for start, stop in planning.blocks(settings["seed"], len(settings["seed"])):
+            yield slab | {"seeds": [start, stop]}
+
+
+def cells_of(run: config_run.Run) -> Iterator[cells.Cell]:
+    """Yield the cells of a run of one experiment; none is measured yet."""
+    module = EXPERIMENTS[next(iter(run.settings))]
+    for slab in slabs_of(run):
+        yield from module.cells(slab)
+
+
 def measure(run: config_run.Run) -> tuple[list[Row], tuple[Column, ...]]:
     """Return every row of a run of one experiment, in order, and the table's columns."""
-    if len(run.settings) != 1:
-        raise ConfigError(f"experiments: this command takes one: {' or '.join(run.settings)}")
-    ((experiment, settings),) = run.settings.items()
-    module = EXPERIMENTS[experiment]
+    module = EXPERIMENTS[next(iter(run.settings))]
     found: list[Row] = []
-    for slab in planning.slabs(settings, module.batched_axes):
-        for start, stop in planning.blocks(settings["seed"], len(settings["seed"])):
-            part = slab | {"seeds": [start, stop]}
-            found += cells.measure_cells(module.cells(part), module.columns, part)
+    for slab in slabs_of(run):
+        found += cells.measure_cells(module.cells(slab), module.columns, slab)
     return sorted(found, key=tables.axes_of(module.columns)), module.columns
 
 
-def show(rows: list[Row], columns: tuple[Column, ...], *, header: bool) -> None:
-    """Print rows: as CSV, or on a terminal as a list with units. Raises OSError."""
+def show(rows: list[Row], columns: tuple[Column, ...]) -> None:
+    """Print rows as CSV without a header, or on a terminal as a list with units. Raises OSError."""
     say = stdio.say
     if not sys.stdout.isatty():
-        lines = tables.text(rows, columns)
-        say(lines if header else lines.split("\n", 1)[1], end="")
+        say(tables.text(rows, columns).split("\n", 1)[1], end="")
         return
     for row in rows:
         for column in columns:
@@ -71,85 +83,127 @@ def show(rows: list[Row], columns: tuple[Column, ...], *, header: bool) -> None:
 
 
 def main() -> None:
-    """Run Hydra on the command line; user errors end in one line and exit code 2."""
-    stdio.ensure()
+    """Compute what the command line asks for; user errors end in one line and exit code 2."""
+    closed = stdio.ensure()
     command_line.check_code()
-    if {"--help", "-h"} & set(sys.argv[1:]):
-        try:
-            stdio.say(config_help.text())
-        except OSError as error:
-            errors.exit_with(error)
-        return
-    # Makes Hydra raise its errors instead of printing them, so that they are reported here.
-    os.environ["HYDRA_FULL_ERROR"] = "1"
-    done: list[Row] = []
-    table: tuple[Column, ...] = ()
-    out: Path | None = None
-    typed: set[str] = set()
-    noted: set[str] = set()
-    unprinted: OSError | None = None
-
-    @hydra.main(config_path=str(config_overrides.CONF), config_name="cell", version_base="1.3")
-    def job(composed: DictConfig) -> None:
-        nonlocal table, out, unprinted
-        try:
-            values: Any = OmegaConf.to_container(composed, resolve=True)
-            out = _out(values.pop("out"))
-            run = resolve.resolve(values, typed)
-            limits.check_limits(run)
-            for note in run.notes:
-                if note not in noted:
-                    stdio.warn(note)
-            noted.update(run.notes)
-            rows, columns = measure(run)
-            refuse_clash(rows, columns, done, table)
-            table = columns
-        except MISTAKES as error:
-            # Hydra would print its own line before passing the exception on.
-            errors.exit_with(error)
-        try:
-            show(rows, table, header=not done)
-        except OSError as error:
-            # The file is still written.
-            unprinted = error
-        done.extend(rows)
-
+    words = sys.argv[1:]
     try:
-        options, overrides = split(sys.argv[1:])
-        check_options(options)
-        sweep = bool({"-m", "--multirun"} & set(options))
-        checked = config_overrides.check_overrides(overrides, extra=["out"], sweep=sweep)
-        typed |= config_overrides.blocks_of(checked)
-        if sum(word.startswith("out=") and "," in word for word in overrides):
-            raise config_errors.invalid_value("out", overrides, "one file for all rows of a sweep")
-        with tempfile.TemporaryDirectory() as scratch:
-            # Hydra writes a record of a sweep, which is not needed: the rows go to `out`.
-            kept = [f"hydra.sweep.dir={scratch}"] if sweep else []
-            sys.argv[1:] = [*options, *kept, *checked]
-            job()
-        if out is not None:
-            done.sort(key=tables.axes_of(table))
-            atomic.write_atomically(out, tables.text(done, table))
-        # With `out` the file is complete, and `| head -1` closes the pipe on purpose.
-        if unprinted is not None and not (out and isinstance(unprinted, BrokenPipeError)):
-            raise unprinted
+        if {"--help", "-h"} & set(words):
+            stdio.say(config_help.text())
+        elif "--version" in words:
+            stdio.say(command_line.version())
+        else:
+            request = read(words)
+            if request.runs:
+                compute(request, hidden="stdout" in closed)
     except (*MISTAKES, ValueError) as error:
         # Hydra's sweeps raise a plain ValueError for a range of step 0.
         errors.exit_with(error)
 
 
-def refuse_clash(
-    rows: list[Row], columns: tuple[Column, ...], done: list[Row], table: tuple[Column, ...]
-) -> None:
-    """Raise ConfigError if rows of a sweep do not fit into one table with the previous ones."""
-    if done and columns != table:
+@dataclass
+class Request:
+    """The runs of a command line, one for each combination of a sweep, and the file of the rows."""
+
+    runs: list[config_run.Run] = field(default_factory=list)
+    out: Path | None = None
+
+
+def read(words: Sequence[str]) -> Request:
+    """Compose and check every combination of a command line. Raises one of MISTAKES.
+
+    There are no runs if Hydra answers an option such as `--cfg` itself.
+    """
+    # Makes Hydra raise its errors instead of printing them, so that they are reported here.
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    request = Request()
+    given: set[str | None] = set()
+    typed: set[str] = set()
+
+    @hydra.main(config_path=str(config_overrides.CONF), config_name="cell", version_base="1.3")
+    def job(composed: DictConfig) -> None:
+        try:
+            values: Any = OmegaConf.to_container(composed, resolve=True)
+            out = values.pop("out")
+            given.add(out if out is None else str(out))
+            if len(given) > 1:
+                raise config_errors.invalid_value("out", out, "one file for all rows of a sweep")
+            request.out = _out(out)
+            run = resolve.resolve(values, typed)
+            limits.check_limits(run)
+            if len(run.settings) != 1:
+                names = " or ".join(run.settings)
+                raise ConfigError(f"experiments: this command takes one: {names}")
+        except MISTAKES as error:
+            # Hydra would print its own line before passing the exception on.
+            errors.exit_with(error)
+        request.runs.append(run)
+
+    options, overrides = split(words)
+    check_options(options)
+    sweep = bool({"-m", "--multirun"} & set(options))
+    checked = config_compose.check(overrides, {}, "cell", extra=["out"], sweep=sweep)
+    typed |= config_overrides.blocks_of(checked)
+    with tempfile.TemporaryDirectory() as scratch:
+        # Hydra writes a record of a sweep, which is not needed: the rows go to `out`.
+        kept = [f"hydra.sweep.dir={scratch}"] if sweep else []
+        sys.argv[1:] = [*options, *kept, *checked]
+        job()
+    refuse_clash(request.runs)
+    return request
+
+
+def compute(request: Request, *, hidden: bool = False) -> None:
+    """Measure, print and write the rows of a request. Raises OSError, UserError.
+
+    What cannot be written is found before anything is measured. `hidden` means that the caller has
+    closed the standard output.
+    """
+    out, runs = request.out, request.runs
+    if hidden and out is None:
+        raise ConfigError("standard output is closed; allowed: out=FILE.csv, or an open one")
+    for note in dict.fromkeys(note for run in runs for note in run.notes):
+        stdio.warn(note)
+    columns = EXPERIMENTS[next(iter(runs[0].settings))].columns
+    done: list[Row] = []
+    unprinted: OSError | None = None
+
+    def attempt(print_part: Callable[[], None]) -> None:
+        nonlocal unprinted
+        try:
+            if unprinted is None:
+                print_part()
+        except OSError as error:
+            if out is None:
+                raise
+            # The file is still written.
+            unprinted = error
+
+    if not sys.stdout.isatty():
+        attempt(lambda: stdio.say(tables.text([], columns), end=""))
+    for run in runs:
+        rows, _ = measure(run)
+        attempt(partial(show, rows, columns))
+        done += rows
+    if out is not None:
+        done.sort(key=tables.axes_of(columns))
+        atomic.write_atomically(out, tables.text(done, columns))
+    # With `out` the file is complete, and `| head -1` closes the pipe on purpose.
+    if unprinted is not None and not isinstance(unprinted, BrokenPipeError):
+        raise unprinted
+
+
+def refuse_clash(runs: Sequence[config_run.Run]) -> None:
+    """Raise ConfigError if the rows of a sweep would not fit into one table."""
+    if len({tuple(run.settings) for run in runs}) > 1:
         raise ConfigError("experiments: a sweep takes one, because each has its own columns")
-    axes = tables.axes_of(columns)
-    seen = {axes(row) for row in done}
-    for row in rows:
-        if axes(row) in seen:
-            cell = " ".join(f"{c.name}={row[c.name]}" for c in columns if c.axis)
+    seen: set[tuple[Any, ...]] = set()
+    for run in runs if len(runs) > 1 else ():
+        found = {tuple(axes.items()): axes for axes, _ in cells_of(run)}
+        for axes in (found[key] for key in found.keys() & seen):
+            cell = " ".join(f"{name}={value}" for name, value in axes.items())
             raise ConfigError(f"the sweep has the cell {cell} twice")
+        seen |= found.keys()
 
 
 def check_options(words: Sequence[str]) -> None:
@@ -159,10 +213,8 @@ def check_options(words: Sequence[str]) -> None:
         if not word.startswith("-"):
             continue
         if option not in OPTIONS or (given and option not in VALUED):
-            listed = ", ".join(OPTIONS)
-            raise config_errors.invalid_value(
-                "option", word, f"{listed} and --help", (*OPTIONS, "--help")
-            )
+            listed = (*OPTIONS, "--version", "--help")
+            raise config_errors.invalid_value("option", word, config_errors.join(listed), listed)
         if option in VALUED:
             after = value if given else " ".join(words[place + 1 : place + 2])
             if after not in VALUED[option]:
@@ -188,7 +240,8 @@ def _out(value: object) -> Path | None:
         return None
     if not isinstance(value, str) or not value or "\0" in value:
         raise config_errors.invalid_value("out", value, "the path of a CSV file")
-    path = Path(value)
+    # A link is followed, so that it stays a link.
+    path = Path(value).resolve()
     # Pipes and devices never end or take no temporary file; most disks allow no longer name.
     if (path.exists() and not path.is_file()) or not path.parent.is_dir() or len(path.name) > 200:
         raise config_errors.invalid_value(
@@ -198,6 +251,11 @@ def _out(value: object) -> Path | None:
         raise config_errors.invalid_value(
             "out", value, "a new file, or one that this command wrote"
         )
+    try:
+        atomic.try_writing(path)
+    except OSError as error:
+        allowed = f"a file that can be written ({error.strerror})"
+        raise config_errors.invalid_value("out", value, allowed) from None
     return path
 
 

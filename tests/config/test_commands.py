@@ -1,20 +1,28 @@
 """Commands as users type them: a mistake gives the same message by hand and in the pipeline."""
 
 import csv
+import errno
 import os
+import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
-from conftest import ROOT, environment, snakemake
+from conftest import ROOT, Run, environment, snakemake
 
+import sqrtdk
 from sqrtdk import cli
 from sqrtdk.config import run as config_run
 from sqrtdk.config import yaml_reader
 from sqrtdk.config.errors import ConfigError
+from sqrtdk.jobs import measure as measure_job
+from sqrtdk.known_answers import __main__ as known_answers_command
+from sqrtdk.models import __main__ as models_command
+from sqrtdk.report import __main__ as report_command
 from sqrtdk.system.errors import UserError
 from sqrtdk.workflow import arguments
 from sqrtdk.workflow.request import compose
@@ -51,7 +59,7 @@ def pipeline(*words: str) -> config_run.Run:
     try:
         values = parse_config(list(words))
     except ValueError:
-        raise UserError(arguments.misplaced_word(given) or "") from None
+        raise UserError(arguments.command_error(given) or "") from None
     return compose(values, arguments=given)
 
 
@@ -75,6 +83,13 @@ SAME = [
     ("scaling.d_k=[4,8]", "scaling.d_k: [4, 8] * scaling='{d_k: [4,8]}'"),
     ("scaling.inputs=planted", "scaling.inputs: 'planted' * scaling='{inputs: planted}'"),
     ("experiment.reach.length=4", "experiment.reach.length: 4 * reach='{length: 4}'"),
+    (
+        "experiments=training training.steps=10 training.d_k=4",
+        "training.steps: 10 * training='{steps: 10, d_k: 4}'",
+    ),
+    ("experiments=training training.scaling=qk_norm", f"'qk_norm' * for training, {RULE}"),
+    ("training.steps=x", "steps: 'x' * whole numbers"),
+    ("training.steps.x=4", "training.steps has no keys of its own * training='{steps: VALUE}'"),
     ("d_k.x=4", "d_k.x: d_k has no keys of its own; allowed: d_k=VALUE"),
     ("grid.x=smoke", "grid.x: grid has no keys of its own"),
     ("trainin.steps=10", "unknown key 'trainin * did you mean training?"),
@@ -317,6 +332,63 @@ def test_the_pipeline_runs_without_standard_streams(tmp_path: Path) -> None:
     assert (tmp_path / target).exists()
 
 
+def test_what_cannot_be_written_is_found_before_anything_is_measured(
+    hand: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli, "measure", lambda run: pytest.fail("it was measured"))
+    (tmp_path / "file").touch()
+    places = ["file/x.csv", "nowhere/x.csv", "/dev/full", *["/proc/x.csv"] * on_linux]
+    for place in places:
+        said, code = hand("d_k=4", f"out={place}")
+        assert (code, said.count("\n")) == (2, 1)
+        assert says(said, f"sqrtdk: out: '{place}' is not allowed; allowed: ")
+    monkeypatch.setattr(os, "fsync", full)
+    said, code = hand("d_k=4", "out=x.csv")
+    assert says(said, "out: 'x.csv' * a file that can be written (No space left on device)")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    monkeypatch.setattr("builtins.print", full)
+    assert hand("d_k=4")[1] == 2
+
+
+def full(*words: object, **options: object) -> NoReturn:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+on_linux = Path("/proc/self").exists()
+
+
+def test_closed_standard_output_needs_a_file(tmp_path: Path) -> None:
+    line = f"{shlex.quote(sys.executable)} -m sqrtdk.run d_k=4 n_k=4 n_q=2 d_v=2 >&-"
+    done = subprocess.run(
+        ["bash", "-c", line], cwd=tmp_path, env=environment(), capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("sqrtdk: standard output is closed; allowed: out=FILE.csv")
+
+
+def test_a_link_is_written_through(hand: Any, tmp_path: Path) -> None:
+    (tmp_path / "link.csv").symlink_to(tmp_path / "rows.csv")
+    assert hand("d_k=4", "n_k=4", "n_q=2", "d_v=2", "out=link.csv") == ("", 0)
+    assert (tmp_path / "link.csv").is_symlink()
+    assert len((tmp_path / "rows.csv").read_text(encoding="utf-8").splitlines()) == 2
+
+
+# Names of the command itself
+
+
+def test_help_and_version_are_those_of_the_project(
+    hand: Any, in_process: Callable[..., Run], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert hand("--version") == ("", 0)
+    for module in (known_answers_command, models_command, report_command, measure_job):
+        done = in_process(module, "--version")
+        assert (done.returncode, done.stdout) == (0, f"sqrtdk {sqrtdk.__version__}\n")
+        done = in_process(module, "--help")
+        assert done.returncode == 0
+        assert says(done.stdout, "usage: python -m sqrtdk")
+        assert (module.__doc__ or "").strip() in done.stdout
+
+
 # Large requests
 
 
@@ -353,13 +425,13 @@ def test_a_list_that_no_job_can_be_told_is_refused_first() -> None:
         ("-C grid=smoke scaling d_k=4", "scaling -C grid=smoke d_k=4"),
         ("--cores 1 --configfile my.yaml scaling", "scaling --cores 1 --configfile my.yaml"),
         ("-q scaling --config d_k=4", "scaling -q --config d_k=4"),
-        ("--set-threads scaling", "scaling --set-threads"),
+        ("--set-threads scaling", "scaling"),
     ],
 )
 def test_a_target_after_an_option_is_answered_with_the_right_command(
     given: str, right: str
 ) -> None:
-    said = arguments.misplaced_word(shlex.split(given))
+    said = arguments.command_error(shlex.split(given))
     assert said is not None
     assert says(said, "'scaling' * targets go first: ")
     assert said.endswith(f"snakemake {right}")
@@ -367,7 +439,46 @@ def test_a_target_after_an_option_is_answered_with_the_right_command(
 
 @pytest.mark.parametrize("given", ["scaling --config grid=smoke", "-n scaling -c 1", "--quiet all"])
 def test_a_right_order_is_no_mistake(given: str) -> None:
-    assert arguments.misplaced_word(shlex.split(given)) is None
+    assert arguments.command_error(shlex.split(given)) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "allowed"),
+    [
+        *((f"{option} {value}", "whole numbers from 1") for option in ("--cores", "--jobs")
+          for value in ("0", "-1", "abc", "1.5")),
+        ("-c0", "-c: '0' * whole numbers from 1, or all"),
+        ("-j abc", "-j: 'abc' * whole numbers from 1"),
+        ("--max-threads 0", "--max-threads: '0' * whole numbers from 1"),
+        ("--config d_k", "--config: 'd_k' * KEY=VALUE"),
+        ("--config grid=smoke scalng", "'scalng' * KEY=VALUE; did you mean the target scaling"),
+        ("--resources x", "--resources: 'x' * NAME=NUMBER"),
+        ("--resources mem=", "--resources: 'mem=' * NAME=NUMBER"),
+        ("--default-resources x", "'x' * NAME=VALUE"),
+        ("--set-threads x", "'x' * RULE=NUMBER"),
+        ("--set-threads measure_shard=0", "'measure_shard=0' * RULE=NUMBER"),
+        ("--set-resources x:y", "'x:y' * RULE:NAME=VALUE"),
+        ("--set-scatter x=y", "'x=y' * NAME=NUMBER"),
+        ("--set-resource-scopes x=y", "'x=y' * NAME=local"),
+        ("--groups x", "'x' * RULE=GROUP"),
+        ("--group-components x=y", "'x=y' * GROUP=NUMBER"),
+        ("--consider-ancient x", "'x' * RULE=INPUT"),
+        ("--target-jobs nosuch", "'nosuch' * RULE:WILDCARD=VALUE"),
+    ],
+)  # fmt: skip
+def test_a_wrong_value_of_an_option_of_snakemake_is_named(given: str, allowed: str) -> None:
+    said = arguments.command_error(shlex.split(given))
+    assert said is not None
+    assert says(said, allowed), said
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["--cores all", "-c2 -n", "--jobs 4", "-j4", "--set-threads measure_shard=2", "-j unlimited",
+     "--set-resources 'measure_shard:mem_mb=2 * 3'", "--set-threads base64//bWVhcz0y"],
+)  # fmt: skip
+def test_a_right_value_of_an_option_is_no_mistake(given: str) -> None:
+    assert arguments.wrong_value(shlex.split(given)) is None
 
 
 @pytest.mark.parametrize(
@@ -379,11 +490,21 @@ def test_a_right_order_is_no_mistake(given: str) -> None:
         ("--config scale_rules.on.exponent=0.3", "scale_rules='{on: {exponent: 0.3}}'"),
         ("d_k=4", "sqrtdk: 'd_k=4' is a key, not a target; allowed: --config d_k=4"),
         ("--cores 1 ''", "sqrtdk: '' is an empty word"),
+        ("--resources mem=1 scaling", "sqrtdk: 'scaling' * first: * scaling * --resources mem=1"),
+        ("--set-threads measure_shard=x", "sqrtdk: --set-threads: 'measure_shard=x' * RULE=NUMBER"),
+        ("--list-changes nosuch", "sqrtdk: --list-changes: 'nosuch' * code, input or params"),
+        ("--max-jobs-per-timespan x", "sqrtdk: Invalid max jobs per timespan * x"),
+        ("--default-resources mem_mb=abc", "sqrtdk: Resource 'mem_mb' * 'abc'"),
+        ("--report", "sqrtdk: * is missing; --report needs a finished run"),
     ],
 )
 def test_snakemake_itself_answers_so(tmp_path: Path, given: str, words: str) -> None:
-    done = snakemake(tmp_path, "-n", *shlex.split(given))
+    small = [] if "--config" in given else ["--config", "experiments=worked_example"]
+    done = snakemake(tmp_path, "-n", *shlex.split(given), *small)
     assert done.returncode != 0
-    lines = [x for x in done.stderr.splitlines() if not x.startswith(("Using work", "Building D"))]
+    # A plan of the jobs comes before an error of a value that Snakemake reads late.
+    text = re.sub(r"Job stats:\n.*\ntotal +\d+\n", "", done.stderr, flags=re.DOTALL)
+    before = ("Using work", "Building D", "Creating report")
+    lines = [x for x in text.splitlines() if x and not x.startswith(before)]
     assert len(lines) == 1, done.stderr
     assert says(lines[0], words), lines

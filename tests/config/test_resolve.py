@@ -179,6 +179,18 @@ MISTAKES = [
     ("experiments=scaling seeds=99999 shard_seeds=1", "5,199,948 shards (13 of d_k, 4 of n_k"),
     ("scale_rules=3", "scale_rules: 3"),
     ("scale_rules.x=3", "scale_rules.x: 3"),
+    ("scale_rules.a.b={rule:power}", "a name has no dots; allowed: scale_rules.a_b='{rule:power}'"),
+    ("scale_rules.a.b.c=1", "a name has no dots; allowed: scale_rules.NAME.PARAMETER=VALUE"),
+    ("input_laws.a.b=1", "input_laws.a: law is missing; allowed: gaussian or "),
+    ("scale_rules.x={exponent:1}", "scale_rules.x: rule is missing; allowed: constant or "),
+    ("~d_k", "~d_k: nothing can be deleted; allowed: d_k=VALUE"),
+    ("~grid", "~grid: nothing can be deleted; allowed: grid=VALUE"),
+    ("~scale_rules.on", "~scale_rules.on: nothing can be deleted"),
+    (
+        "scale_rules.x=rule:power scale_rules.x=exponent:1",
+        "scale_rules.x is given twice; give it once, a list for several values. A shell splits "
+        "braces without quotes: scale_rules.x='{rule: power,exponent: 1}'",
+    ),
     ("scale_rules.x={rule:powr}", "did you mean power?"),
     ("scale_rules.x={rule:power}", "scale_rules.x: power needs exponent"),
     ("scale_rules.x={rule:power,exponent:abc}", "scale_rules.x.exponent: 'abc'"),
@@ -284,6 +296,28 @@ def test_a_key_given_twice_to_snakemake_is_refused(arguments: list[str]) -> None
         compose({"d_k": 8}, arguments=arguments)
 
 
+def test_braces_that_a_shell_has_split_are_put_together_again() -> None:
+    # bash's words for hydra=scale_rules.x={rule:power,exponent:1} and two more.
+    for given, meant in (
+        ("hydra=scale_rules.x=rule:power hydra=scale_rules.x=exponent:1",
+         "hydra='scale_rules.x={rule:power,exponent:1}'"),
+        ("scale_rules={x:rule:power} scale_rules={x:exponent:1}",
+         "scale_rules='{x: {rule: power,exponent: 1}}'"),
+        ("training=steps:4 training=seeds:4", "training='{steps: 4,seeds: 4}'"),
+    ):  # fmt: skip
+        with pytest.raises(errors.ConfigError) as caught:
+            compose({}, arguments=["--config", *given.split()])
+        assert str(caught.value).endswith(f"A shell splits braces without quotes: {meant}")
+        compose({}, arguments=["--config", *shlex.split(meant)])
+
+
+def test_the_entry_on_is_changed_from_a_command_line_too() -> None:
+    # YAML reads the key as a boolean.
+    given = ["--config", "scale_rules={on: {exponent: 0.25}}", "scaling=on", "grid=smoke"]
+    found = compose({}, arguments=given).settings["scaling"]["scaling"]
+    assert found == {"on": {"rule": "power", "exponent": 0.25, "multiplier": 1.0}}
+
+
 def test_a_key_that_stands_twice_in_a_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "my.yaml"
     path.write_text("scaling:\n  d_k: 4\n  d_k: 8\n", encoding="utf-8")
@@ -303,7 +337,7 @@ def test_a_key_that_stands_twice_in_a_file_is_refused(tmp_path: Path) -> None:
         (["--config-dir=/tmp"], "option: '--config-dir=/tmp' is not allowed"),
         (["out=/"], "out: '/' is not allowed"),
         (["--multirun", "d_k=range(1,10,0)"], "a range of finite numbers"),
-        (["--multirun", "d_k=1,2", "out=a.csv,b.csv"], "one file for all rows of a sweep"),
+        (["--multirun", "d_k=1,2", "out=a.csv,b.csv"], "out='\"a.csv,b.csv\"'"),
         (["out=mine.txt"], "a new file, or one that this command wrote"),
         (["out=results/x/scaling/runs.csv"], "a new file, or one that this command wrote"),
     ],
@@ -321,6 +355,8 @@ def test_the_command_by_hand_ends_with_one_line_and_exit_code_2(
     done = by_hand(tmp_path, *arguments)
     assert done.returncode == 2
     assert said in done.stderr
+    # Nothing is measured before all of it is checked.
+    assert done.stdout == ""
     assert len(done.stderr.splitlines()) == 1
     assert snapshot(tmp_path) == before
 
@@ -339,6 +375,8 @@ def test_a_sweep_that_goes_wrong_on_its_way_says_so_and_writes_no_table(
     done = by_hand(tmp_path, "--multirun", *sweep, "out=rows.csv")
     assert done.returncode == 2
     assert said in done.stderr
+    # Nothing is measured before all of it is checked.
+    assert done.stdout == ""
     assert len(done.stderr.splitlines()) == 1
     assert not list(tmp_path.iterdir())
 

@@ -19,6 +19,7 @@ import yaml
 from conftest import HANG, ROOT, Run
 from container import UNKNOWN, checkout
 
+import sqrtdk
 from sqrtdk import home
 
 SITE = Path(importlib.util.find_spec("snakemake").origin).parents[1]
@@ -128,6 +129,12 @@ def test_the_first_command_sets_up_and_the_next_one_asks_nobody(machine: Machine
     assert machine.calls() == ["venv", "sync"]
     second = machine.run("--version")
     assert (second.stdout, second.stderr) == (first.stdout, "")
+    assert second.stdout.startswith(f"sqrtdk {sqrtdk.__version__}")
+    assert machine.calls() == []
+
+
+def test_help_is_printed_without_setting_anything_up(machine: Machine) -> None:
+    assert "python3 run.py test" in machine.run("--help").stdout
     assert machine.calls() == []
 
 

@@ -1,9 +1,9 @@
 """Compose a configuration with Hydra and resolve it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqrtdk.config.errors import ConfigError, invalid_value
+from sqrtdk.config.errors import ConfigError, FormError, invalid_value
 from sqrtdk.config.limits import check_limits
 from sqrtdk.config.overrides import CONF, blocks_of, check_overrides, grids, overlay
 from sqrtdk.config.resolve import resolve
@@ -16,12 +16,14 @@ def compose(
     values: Mapping[str, Any],
     config_name: str = "config",
     typed: Iterable[str] = (),
+    extra: Sequence[str] = (),
 ) -> Run:
     """Compose the files of conf/ with Hydra overrides, apply plain values on top, and resolve.
 
-    `typed` are the keys whose values were given on the command line. Raises ConfigError.
+    `typed` are the keys whose values were given on the command line, `extra` further keys of the
+    command. Raises ConfigError.
     """
-    run = composed(overrides, values, config_name, typed)
+    run = composed(overrides, values, config_name, typed, extra)
     check_limits(run)
     return run
 
@@ -31,6 +33,7 @@ def composed(
     values: Mapping[str, Any],
     config_name: str = "config",
     typed: Iterable[str] = (),
+    extra: Sequence[str] = (),
 ) -> Run:
     """Compose a run as `compose` does, without asking whether this machine can compute it."""
     from hydra import compose as hydra_compose
@@ -45,10 +48,43 @@ def composed(
         if grid not in grids():
             raise invalid_value("grid", grid, " or ".join(grids()), grids())
         overrides = [*overrides, f"grid={grid}"]
-    arguments = check_overrides(overrides, taken=values)
+    arguments = check(overrides, values, config_name, extra=extra)
     try:
         with initialize_config_dir(str(CONF), version_base="1.3"):
             found: Any = OmegaConf.to_container(hydra_compose(config_name, arguments), resolve=True)
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(errors.one_line(error)) from None
+    for key in extra:
+        found.pop(key, None)
     return resolve(overlay(found, values), blocks_of(overrides) | set(typed))
+
+
+def check(
+    overrides: list[str],
+    values: Mapping[str, Any],
+    config_name: str,
+    *,
+    extra: Sequence[str] = (),
+    sweep: bool = False,
+) -> list[str]:
+    """Reject overrides like `check_overrides`; the form that an error names is tried first.
+
+    Raises ConfigError: of the form if that would be refused as well, because what is wrong with
+    the value matters more than the form.
+    """
+    try:
+        return check_overrides(overrides, taken=values, extra=extra, sweep=sweep)
+    except FormError as error:
+        if error.instead is None:
+            raise
+        chosen = [f"experiments={error.experiment}"]
+        try:
+            compose(error.instead, values, config_name, extra=extra)
+        except ConfigError as other:
+            known = {line.partition("=")[0] for line in error.instead} | set(values)
+            if "experiments" in known:
+                raise
+            # By hand, a run builds one experiment.
+            compose([*error.instead, *chosen], values, config_name, extra=extra)
+            raise ConfigError(f"{error} {chosen[0]}") from other
+        raise

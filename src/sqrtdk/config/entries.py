@@ -40,7 +40,9 @@ def check_entries(mapping: str, value: object) -> dict[str, dict[str, Any]]:
             raise invalid_value(
                 where, entry, f"a mapping such as {{{word}: {next(iter(formulas))}}}"
             )
-        formula = str(entry.get(word))
+        if word not in entry:
+            raise ConfigError(f"{where}: {word} is missing; allowed: {' or '.join(formulas)}")
+        formula = str(entry[word])
         if formula not in formulas:
             raise invalid_value(f"{where}.{word}", formula, " or ".join(formulas), formulas)
         has = {

@@ -1,6 +1,7 @@
 """Build one-line error messages for a configuration."""
 
 import difflib
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 
@@ -12,6 +13,18 @@ LISTED = 60
 
 class ConfigError(errors.UserError):
     """An invalid configuration; the message is one line for the user."""
+
+
+class FormError(ConfigError):
+    """A key in a form that no command takes; the message shows the form that works.
+
+    `instead` are all overrides of the command with that form, or None if they cannot be tried.
+    The key is one of `experiment`.
+    """
+
+    def __init__(self, message: str, experiment: str, instead: list[str] | None = None) -> None:
+        super().__init__(message)
+        self.experiment, self.instead = experiment, instead
 
 
 def invalid_value(key: str, value: object, allowed: str, known: Iterable[str] = ()) -> ConfigError:
@@ -62,9 +75,29 @@ def _hint(given: object, known: Iterable[str]) -> str:
     return f"; did you mean {folded[near[0]]}?" if near else ""
 
 
-def given_twice(key: str) -> ConfigError:
-    """Return the error for a repeated key: otherwise the last value would win silently."""
-    return ConfigError(f"{key} is given twice; give it once, a list for several values")
+def given_twice(key: str, values: Sequence[str] = ()) -> ConfigError:
+    """Return the error for a repeated key: otherwise the last value would win silently.
+
+    `values` are the texts that the command line has for it. A shell makes several words of one
+    with braces: `x={a:1,b:2}` becomes `x=a:1 x=b:2`.
+    """
+    message = f"{key} is given twice; give it once, a list for several values"
+    if len(values) > 1 and all(re.search(r"\w: *[^ =]", text) for text in values):
+        before = re.sub(r"[^=:{ ]*$", "", _common(values))
+        rest = [text.removeprefix(before) for text in values]
+        after = _common([text[::-1] for text in rest])[::-1]
+        after = re.sub(r"^[^}]*", "", after)
+        parts = ",".join(text.removesuffix(after) for text in rest)
+        text = f"{before}{{{parts}}}{after}"
+        text = text if key == "hydra" else re.sub(r":(?=\S)", ": ", text)
+        message += f". A shell splits braces without quotes: {key}='{text}'"
+    return ConfigError(message)
+
+
+def _common(texts: Sequence[str]) -> str:
+    """Return the characters with which all texts begin."""
+    same = itertools.takewhile(lambda found: len(set(found)) == 1, zip(*texts, strict=False))
+    return "".join(found[0] for found in same)
 
 
 def nested(path: Sequence[str], text: str) -> str:

@@ -2,12 +2,13 @@
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqrtdk.config.entries import FORMULAS
-from sqrtdk.config.errors import ConfigError, given_twice, invalid_value, nested, unknown
+from sqrtdk.config.errors import ConfigError, FormError, given_twice, invalid_value, nested, unknown
 from sqrtdk.config.keys import RUN_KEYS, flat_keys, has_key, names_of_keys
+from sqrtdk.config.values import as_word
 from sqrtdk.config.yaml_reader import NAME, check_numbers, read_typed
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.system import errors, project_files
@@ -40,6 +41,7 @@ def check_overrides(
     known = flat | set(RUN_KEYS) | set(extra)
     seen = dict.fromkeys(taken, "")
     result = []
+    dotted: dict[str, tuple[str, str, Any]] = {}
     for line in overrides:
         override = _parsed(line)
         key = override.key_or_group
@@ -51,11 +53,17 @@ def check_overrides(
             )
         if top not in known:
             raise unknown(top, known)
-        if key in seen or top in taken:
-            raise given_twice(key if key in seen else top)
-        seen[key] = line
+        if override.is_delete():
+            raise ConfigError(f"{line}: nothing can be deleted; allowed: {top}=VALUE")
         text = line.partition("=")[2]
+        if key in seen or top in taken:
+            raise given_twice(key, [seen[key], text]) if key in seen else given_twice(top)
+        seen[key] = text
         if override.is_sweep_override():
+            if key in extra:
+                raise invalid_value(
+                    key, text, f"one file; with quotes, {key}='\"{text}\"', this name"
+                )
             _check_sweep(override, line, allowed=sweep)
         if key == "grid" and not override.is_sweep_override():
             _check_grid(key, override.value(), grids())
@@ -67,7 +75,9 @@ def check_overrides(
         if key == "experiment":
             raise ConfigError("experiment: what to build is chosen with experiments=NAME")
         if "." in key and line.startswith(key):
-            check_dotted(key, override.value(), "VALUE" if override.is_sweep_override() else text)
+            place = check_dotted(key, override.value(), text)
+            if place is not None:
+                dotted[line] = (*place, override.value())
         if key == "name" and NAME.fullmatch(text):
             # Text, even if Hydra would read a number or null.
             line = f"name='{text}'"
@@ -77,6 +87,8 @@ def check_overrides(
             # `++` adds a new entry and changes an existing one.
             line = f"++{line}"
         result.append(line)
+    if dotted:
+        raise _dotted_error(overrides, dotted)
     return result
 
 
@@ -84,6 +96,28 @@ def _check_grid(key: str, grid: object, known: list[str]) -> None:
     """Raise ConfigError for an unknown grid; Hydra would leave out experiments without its file."""
     if grid not in known:
         raise invalid_value(key, grid, " or ".join(known), known)
+
+
+def _dotted_error(overrides: list[str], dotted: Mapping[str, tuple[str, str, Any]]) -> FormError:
+    """Return the error for keys with dots: the first one, and the form of all of its experiment.
+
+    `dotted` holds the experiment, its key and the value of each of these overrides.
+    """
+    parsed = {line: _parsed(line) for line in overrides}
+    line, (top, _, value) = next(iter(dotted.items()))
+    mappings = [one for one in overrides if isinstance(parsed[one].value(), dict)]
+    whole = [one for one in mappings if parsed[one].key_or_group == top]
+    parts = [one.partition("=")[2].strip()[1:-1] for one in whole]
+    for one, (experiment, part, _) in dotted.items():
+        if experiment == top:
+            text = "VALUE" if parsed[one].is_sweep_override() else one.partition("=")[2]
+            parts.append(f"{part}: {text}")
+    form = nested([top], "{" + ", ".join(parts) + "}")
+    tried = not any(one.is_sweep_override() for one in parsed.values())
+    rest = [one for one in overrides if one not in whole and dotted.get(one, ("",))[0] != top]
+    instead = [*rest, form.replace("'", "")] if tried else None
+    message = str(invalid_value(parsed[line].key_or_group, value, form))
+    return FormError(message, top, instead)
 
 
 def _parsed(line: str) -> Any:
@@ -126,30 +160,43 @@ def _is_countable(values: Any) -> bool:
     return finite and step != 0 and (stop - start) / step <= MOST_SWEPT
 
 
-def check_dotted(key: str, value: object, text: str) -> None:
-    """Reject a key with dots that no command takes; the message shows the form that works.
+def check_dotted(key: str, value: object, text: str) -> tuple[str, str] | None:
+    """Return the experiment and its key that a key with dots names. Raises ConfigError.
 
-    Hydra's grammar allows this form for parts of `scale_rules` and `input_laws`.
+    None is a part of `scale_rules` or `input_laws`, which Hydra's grammar allows.
     """
     top, *rest = key.split(".")
     if top == "experiment":
         top, *rest = rest
     if top in FORMULAS:
-        return
+        if len(rest) > 2 or (len(rest) == 2 and isinstance(value, Mapping)):
+            allowed = f"{top}.{'_'.join(rest)}='{text}'" if isinstance(value, Mapping) else ""
+            allowed = allowed or f"{top}.NAME.PARAMETER=VALUE"
+            raise ConfigError(f"{key}: a name has no dots; allowed: {allowed}")
+        return None
     if top not in EXPERIMENTS:
         raise ConfigError(f"{key}: {top} has no keys of its own; allowed: {top}=VALUE")
-    if rest and not has_key(top, rest[0]):
+    if not rest:
+        raise invalid_value(key, value, nested([top], text))
+    if not has_key(top, rest[0]):
         raise unknown(rest[0], names_of_keys(top), f" in {top}")
-    raise invalid_value(key, value, nested([top, *rest], text))
+    if len(rest) > 1:
+        form = nested([top, rest[0]], "VALUE")
+        raise ConfigError(f"{key}: {top}.{rest[0]} has no keys of its own; allowed: {form}")
+    return top, rest[0]
 
 
-def refuse_key(key: str, text: str) -> None:
-    """Raise ConfigError for a key that `--config` does not take."""
+def refuse_key(key: str, text: str, given: Sequence[tuple[str, str]] = ()) -> None:
+    """Raise ConfigError for a key that `--config` does not take; `given` are all keys and texts."""
     top, *rest = key.split(".")
     if rest and all(rest) and top in {*flat_keys(), *EXPERIMENTS, *RUN_KEYS}:
         value = read_typed(key, text)
-        check_dotted(key, value, text)
-        raise invalid_value(key, value, nested([top, *rest], text))
+        place = check_dotted(key, value, text) or (top, *rest)
+        if place[0] in EXPERIMENTS:
+            lines = [f"{name}={word}" for name, word in given]
+            check_overrides([line for line in lines if re.match(rf"{top}[.=]", line)])
+        form = nested(place, text)
+        raise FormError(str(invalid_value(key, value, form)), place[0], [form.replace("'", "")])
     error = unknown(key, {*flat_keys(), *EXPERIMENTS, *RUN_KEYS})
     raise ConfigError(f"{error}; a key must start with a valid identifier and has no dots")
 
@@ -164,12 +211,13 @@ def blocks_of(overrides: Iterable[str]) -> set[str]:
     }
 
 
-def overlay(base: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge `values` over `base`, recursively for mappings."""
+def overlay(base: Mapping[str, Any], values: Mapping[Any, Any]) -> dict[str, Any]:
+    """Merge `values` over `base`, recursively for mappings; YAML's keys on and off are words."""
     result = dict(base)
     for key, value in values.items():
-        under = result.get(key)
+        word: Any = as_word(key)
+        under = result.get(word)
         if isinstance(under, dict) and isinstance(value, Mapping):
             value = overlay(under, value)
-        result[key] = value
+        result[word] = value
     return result

@@ -1,11 +1,28 @@
 """Write files so that they are whole or absent."""
 
+import errno
 import os
 import tempfile
 from pathlib import Path
 
 PARTIAL = ".partial"
 """Suffix of temporary files (`.NAME....partial`)."""
+
+ROOM = 2**20
+"""Bytes of the test write, enough for most tables."""
+
+
+def try_writing(path: Path) -> None:
+    """Raise OSError if `write_atomically` could not write a file now. Leaves nothing behind."""
+    if path.exists() and not os.access(path, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+    with tempfile.NamedTemporaryFile(
+        suffix=PARTIAL, prefix=f".{path.name}.", dir=path.parent
+    ) as file:
+        file.write(bytes(ROOM))
+        file.flush()
+        # Some file systems report a full disk only here.
+        os.fsync(file.fileno())
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:

@@ -2,8 +2,9 @@
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+import sqrtdk
 from sqrtdk.system import stdio
 from sqrtdk.system.errors import UserError, exit_with
 
@@ -19,6 +20,9 @@ def run(main: Callable[[], None], *names: str) -> None:
     stdio.ensure()
     check_code()
     given = sys.argv[1:]
+    if names and {"-h", "--help", "--version"} & set(given[:1]):
+        answer_option(given[0], names)
+        return
     needed = sum(not name.endswith("...") for name in names)
     try:
         if names and (len(given) < needed or (len(given) > needed and needed == len(names))):
@@ -27,6 +31,24 @@ def run(main: Callable[[], None], *names: str) -> None:
         main()
     except (UserError, OSError) as error:
         exit_with(error)
+
+
+def answer_option(option: str, names: Sequence[str]) -> None:
+    """Print the version, or what the running module does and the names of its arguments."""
+    module = sys.modules["__main__"]
+    spec = getattr(module, "__spec__", None)
+    name = (spec.name if spec else __package__ or "").removesuffix(".__main__")
+    about = (module.__doc__ or "").strip()
+    usage = f"usage: python -m {name} {' '.join(names)}"
+    try:
+        stdio.say(version() if option == "--version" else f"{usage}\n\n{about}")
+    except OSError as error:
+        exit_with(error)
+
+
+def version() -> str:
+    """Return the name and the version of this package."""
+    return f"sqrtdk {sqrtdk.__version__}"
 
 
 def check_code() -> None:

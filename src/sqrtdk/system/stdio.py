@@ -5,20 +5,23 @@ import os
 import sys
 
 
-def ensure() -> None:
-    """Open /dev/null in place of each standard stream that is closed.
+def ensure() -> list[str]:
+    """Open /dev/null in place of each standard stream that is closed, and return their names.
 
     Otherwise the next opened file would get its number, and printed text would go into that file.
     """
+    closed = []
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         try:
             os.fstat(number)
         except OSError:
             # The lowest free number, which is this one.
             os.open(os.devnull, os.O_RDWR)
+            closed.append(name)
         if getattr(sys, name) is None:
             stream = open(number, mode, encoding="utf-8", closefd=False)  # noqa: SIM115 - stays open for the process
             setattr(sys, name, stream)
+    return closed
 
 
 def say(text: str, *, end: str = "\n") -> None:

@@ -6,7 +6,7 @@ The arguments are Snakemake's. Results are written into the current folder.
 import os
 import sys
 
-from sqrtdk.system import project_files
+from sqrtdk.system import command_line, project_files, stdio
 
 
 def main() -> None:
@@ -16,6 +16,10 @@ def main() -> None:
     command = [sys.executable, "-P", "-m", "snakemake", "--snakefile", str(snakefile)]
     # Named, because Snakemake would take a folder `default` here for its profile.
     command += ["--workflow-profile", str(profiles / "default")]
+    if sys.argv[1:] == ["--version"]:
+        stdio.say(f"{command_line.version()}, with Snakemake", end=" ")
+    elif sys.argv[1:2] in (["-h"], ["--help"]):
+        stdio.say(f"{__doc__}\nKeys of --config: python -m sqrtdk.run --help\n")
     os.execv(sys.executable, [*command, *sys.argv[1:]])
 
 

@@ -3,12 +3,35 @@
 Snakemake's own parser reads values differently, and its errors name no key.
 """
 
+import difflib
 import re
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-ENTRIES = ("--config", "--resources", "--res", "--set-threads", "--set-resources")
+FORMS = {
+    **dict.fromkeys(("--config", "-C"), ("KEY=VALUE", r".*=.*")),
+    **dict.fromkeys(("--resources", "--res"), ("NAME=NUMBER", r"\w+=.+")),
+    **dict.fromkeys(("--default-resources", "--default-res"), ("NAME=VALUE", r"\w+=.+")),
+    "--set-threads": ("RULE=NUMBER", r"\w+=([1-9]\d*|.*[()+*/].*)"),
+    "--set-resources": ("RULE:NAME=VALUE", r"\w+:\w+=.+"),
+    "--set-scatter": ("NAME=NUMBER", r"\w+=[1-9]\d*"),
+    "--set-resource-scopes": (
+        "NAME=local, NAME=global or NAME=excluded", r"\w+=(local|global|excluded)"
+    ),
+    "--groups": ("RULE=GROUP", r"\w+=.+"),
+    "--group-components": ("GROUP=NUMBER", r"\w+=[1-9]\d*"),
+    "--consider-ancient": ("RULE=INPUT", r"\w+=.+"),
+    "--target-jobs": ("RULE:WILDCARD=VALUE", r"\w+:.*"),
+    **dict.fromkeys(("--cores", "-c"), ("whole numbers from 1, or all", r"[1-9]\d*|all")),
+    **dict.fromkeys(("--jobs", "-j"), ("whole numbers from 1", r"[1-9]\d*|unlimited")),
+    **dict.fromkeys(("--max-threads", "--local-cores"), ("whole numbers from 1", r"[1-9]\d*")),
+    "--list-changes": ("code, input or params", "code|input|params"),
+}  # fmt: skip
+"""For options whose bad values Snakemake answers with a traceback, with its usage or not at all:
+what is allowed, and its pattern."""
+
+ENTRIES = tuple(option for option, (form, _) in FORMS.items() if re.search("[A-Z]", form))
 """Options that take any number of KEY=VALUE, and would also take a target."""
 
 FILES = ("--configfile", "--configfiles")
@@ -31,7 +54,9 @@ def options(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
     for word in arguments:
         if short := re.fullmatch(r"-[a-zA-Z]*?C(.*)", word, flags=re.DOTALL):
             option, word = "--config", short[1]
-        elif word.startswith("-"):
+        elif short := re.fullmatch(r"(-[cj])(\w.*)", word, flags=re.DOTALL):
+            option, word = short.groups()
+        elif word.startswith("-") and not word[1:2].isdecimal():
             option, _, word = word.partition("=")
         if word and word != option:
             yield option, word
@@ -56,7 +81,33 @@ def misplaced(arguments: Sequence[str]) -> list[str]:
     return found
 
 
-def misplaced_word(arguments: Sequence[str]) -> str | None:
+def wrong_value(arguments: Sequence[str]) -> str | None:
+    """Return the error of the first value that an option does not take, or None.
+
+    >>> wrong_value(["--cores", "0"])
+    "--cores: '0' is not allowed; allowed: whole numbers from 1, or all"
+    """
+    for option, word in options(arguments):
+        form, pattern = FORMS.get(option, ("", ".*"))
+        # Snakemake passes values to its own processes in this encoding.
+        if not (re.fullmatch(pattern, word, flags=re.DOTALL) or word.startswith("base64//")):
+            return f"{option}: {word!r} is not allowed; allowed: {form}"
+    return None
+
+
+def without(arguments: Sequence[str], words: Sequence[str]) -> list[str]:
+    """Return arguments without some words, and without options that are then left without any."""
+    rest = list(arguments)
+    for word in words:
+        place = rest.index(word)
+        del rest[place]
+        alone = place == len(rest) or rest[place].startswith("-")
+        if alone and rest[place - 1] in (*ENTRIES, *FILES):
+            del rest[place - 1]
+    return rest
+
+
+def command_error(arguments: Sequence[str]) -> str | None:
     """Return the error of a command line that Snakemake cannot read, or None."""
     # Not at the top, because `snakemake --version` does not need it.
     from sqrtdk.config import errors, overrides
@@ -64,18 +115,44 @@ def misplaced_word(arguments: Sequence[str]) -> str | None:
     from sqrtdk.experiments.registry import EXPERIMENTS
 
     # A key without a value is not a target, unless an experiment has the same name.
-    keys = {*config_keys.flat_keys(), *config_keys.RUN_KEYS} - set(EXPERIMENTS)
-    targets = [word for word in misplaced(arguments) if word not in keys]
+    known = {"all", "verify", "compare", "benchmark", *EXPERIMENTS}
+    keys = {*config_keys.flat_keys(), *config_keys.RUN_KEYS} - known
+    found = misplaced(arguments)
+    targets = [word for word in found if word in known or "/" in word]
     if targets:
-        rest = list(arguments)
-        for target in targets:
-            rest.remove(target)
-        command = shlex.join(["snakemake", *targets, *rest])
+        command = shlex.join(["snakemake", *targets, *without(arguments, targets)])
         return f"{targets[0]!r} is read as a value of an option; targets go first: {command}"
+    wrong = wrong_value(arguments)
+    if wrong is None and found:
+        wrong = f"{found[0]!r} is read as a value of an option, which it is not"
+    if wrong:
+        near = [] if not found or found[0] in keys else found[:1]
+        hints = [difflib.get_close_matches(word, known, n=1, cutoff=0.5) for word in near]
+        return wrong + "".join(
+            f"; did you mean the target {hint[0]}, first?" for hint in hints if hint
+        )
     try:
         for key, text in entries(arguments):
             if not KEY.fullmatch(key):
-                overrides.refuse_key(key, text)
+                overrides.refuse_key(key, text, entries(arguments))
+    except errors.FormError as error:
+        return _try_form(arguments, error.experiment, error.instead or []) or str(error)
+    except errors.ConfigError as error:
+        return str(error)
+    return None
+
+
+def _try_form(arguments: Sequence[str], top: str, instead: Sequence[str]) -> str | None:
+    """Return the error of the command line with another form in place of a key, if it has one."""
+    from sqrtdk.config import errors
+    from sqrtdk.workflow import request
+
+    replaced = [re.match(rf"(experiment\.)?{top}[.=]", word) for word in arguments]
+    kept = [word for word, match in zip(arguments, replaced, strict=True) if not match]
+    place = next(n for n, match in enumerate(replaced) if match)
+    kept[place:place] = instead
+    try:
+        request.compose({}, (), kept)
     except errors.ConfigError as error:
         return str(error)
     return None

@@ -42,7 +42,7 @@ def read_config_files_as_data() -> None:
 def _refuse_option(parser: argparse.ArgumentParser, message: str) -> NoReturn:
     """Exit with one line for an option that Snakemake cannot read."""
     # Snakemake says nothing else about a target that `--quiet` took as its value.
-    if "--quiet" in message and (found := arguments.misplaced_word(sys.argv[1:])):
+    if "--quiet" in message and (found := arguments.command_error(sys.argv[1:])):
         errors.exit_with(errors.UserError(found))
     errors.refuse_option(parser, message)
 

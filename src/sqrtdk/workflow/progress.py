@@ -43,6 +43,7 @@ CHATTER = (
     "Provided cores",
     "Rules claiming more threads",
     "Exiting because a job execution failed",
+    "Missing metadata for file",
 )
 
 MOST_LINES = 40
@@ -235,11 +236,40 @@ def user_message(text: str, exception: str | None) -> str:
         # Snakemake says nothing else about a value that YAML reads as empty.
         allowed = "allowed: KEY=VALUE, with quotes around a value that has signs"
         return f"sqrtdk: {comments[0]!r} has a comment as its value; {allowed}"
-    if not RunState.read and (found := arguments.misplaced_word(sys.argv[1:])):
+    if not RunState.read and (found := arguments.command_error(sys.argv[1:])):
         return f"sqrtdk: {found}"
-    if not RunState.read and exception not in BUGS:
+    if not RunState.read and (exception not in BUGS or "in parse_args" in text):
+        said = lines[1:] if exception == "WorkflowError" else lines[-1:]
+        return "sqrtdk: " + re.sub(r"^\w+Error:\s*(\[Errno \d+\] )?", "", " ".join(said))
+    return late_message(text, lines, exception)
+
+
+def late_message(text: str, lines: list[str], exception: str | None) -> str:
+    """Return an error of a command line that Snakemake notices only after it has read the files."""
+    resource = re.search(r"Resource '\w+' .*", text)
+    if resource:
+        return f"sqrtdk: {resource[0].strip()}"
+    unfinished = re.search(r"File (\S+) marked for report but does not exist", text)
+    if unfinished:
+        needs = "--report needs a finished run; give the same command without --report first"
+        return f"sqrtdk: {unfinished[1]} is missing; {needs}"
+    if exception in ("FileNotFoundError", "PermissionError", "NotADirectoryError"):
         return "sqrtdk: " + re.sub(r"^\w+Error:\s*(\[Errno \d+\] )?", "", lines[-1])
+    if exception in ("WorkflowError", "UnknownRuleException") and len(lines) < 10:
+        return "sqrtdk: " + " ".join(lines[1:] or lines)
     return text
+
+
+class OneLine(logging.Filter):
+    """Shorten errors of the command line, which Snakemake logs before it has a log handler."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Change the record's message; return True, which keeps the record."""
+        event = vars(record)
+        if event.get("event") == LogEvent.ERROR and not RunState.read:
+            record.msg = user_message(record.getMessage(), event.get("exception"))
+            record.args = ()
+        return True
 
 
 def shortened(lines: list[str]) -> list[str]:

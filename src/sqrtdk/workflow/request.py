@@ -46,7 +46,10 @@ def read_given(
     for file in files:
         yaml_reader.read_config(file)
     typed = entries(arguments)
-    yaml_reader.check_repeat(key for key, _ in typed)
+    for key, _ in typed:
+        several = [other for name, other in typed if name == key]
+        if len(several) > 1:
+            raise errors.given_twice(key, several)
     given = dict(values)
     for key, text in typed:
         if key != "hydra":

@@ -21,6 +21,7 @@ from sqrtdk.system import disk, memory, stdio
 from sqrtdk.system.errors import UserError
 from sqrtdk.theory import points as theory_points
 from sqrtdk.workflow import comparison, progress, recovery, session
+from sqrtdk.workflow.arguments import wrong_value
 from sqrtdk.workflow.code_files import PARTS, STATE, benchmarks, code, modules_of
 from sqrtdk.workflow.request import compose
 from sqrtdk.workflow.session import RESULTS
@@ -37,6 +38,8 @@ class Workflow:
         try:
             if "" in arguments:
                 raise errors.ConfigError("'' is an empty word; allowed: targets and options")
+            if found := wrong_value(arguments):
+                raise errors.ConfigError(found)
             recovery.unmark_finished(SHARDS)
             self.run = compose(values, files, arguments)
             for note in self.run.notes:
