@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from sqrtdk.core.attention import Floats
+from sqrtdk.core.shapes import Float, Floats
 
 MEAN, SQUARE, EPSILON = 0.9, 0.999, 1e-8
 
@@ -20,7 +20,14 @@ class AdamState:
         self.epsilon, self.steps = epsilon, 0
         self.mean, self.square = np.zeros_like(like), np.zeros_like(like)
 
-    def step(self, w: Floats, gradient: Floats, scratch: Floats, *, rate: float | Floats) -> None:
+    def step(
+        self,
+        w: Float[Floats, "*shape"],
+        gradient: Float[Floats, "*shape"],
+        scratch: Float[Floats, "*shape"],
+        *,
+        rate: float | Floats,
+    ) -> None:
         """Update w in place. Overwrites the gradient and `scratch`, which has the shape of w."""
         self.steps += 1
         # The bias-corrected means of the paper are the sums over (1 - beta^t)/(1 - beta).

@@ -15,18 +15,15 @@ this gives a warning. docs/library.md lists every case.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sqrtdk.core.checks import as_float, as_floats, check_mask, check_number, check_shapes
-
-Floats: TypeAlias = NDArray[np.floating]
-Mask: TypeAlias = NDArray[np.bool_]
+from sqrtdk.core.shapes import ArrayLike, Bool, Float, Floats, Mask
 
 
-def project(x: Floats, w: Floats) -> Floats:
+def project(x: ArrayLike, w: ArrayLike) -> Float[Floats, "*batch n d_k"]:
     """Return the queries, keys or values of the rows of x: x [..., n, d_model], w [d_model, d_k].
 
     Raises TypeError and ValueError for arrays of other types and shapes.
@@ -36,7 +33,7 @@ def project(x: Floats, w: Floats) -> Floats:
     return x @ w
 
 
-def scores(q: Floats, k: Floats) -> Floats:
+def scores(q: ArrayLike, k: ArrayLike) -> Float[Floats, "*batch n_q n_k"]:
     """Return the dot product of each query with each key, unscaled.
 
     Shapes: q [..., n_q, d_k], k [..., n_k, d_k], result [..., n_q, n_k]. With d_k = 0 all scores
@@ -51,7 +48,7 @@ def scores(q: Floats, k: Floats) -> Floats:
         return q @ np.swapaxes(k, -1, -2)
 
 
-def causal_mask(n_q: int, n_k: int) -> Mask:
+def causal_mask(n_q: int, n_k: int) -> Bool[Mask, "{n_q} {n_k}"]:
     """Return which keys a query may see so that none lies in its future, [n_q, n_k].
 
     True is visible. Both sequences end together: the last query sees all keys. With more queries
@@ -68,7 +65,7 @@ def causal_mask(n_q: int, n_k: int) -> Mask:
     return np.tri(n_q, n_k, n_k - n_q, dtype=np.bool_)
 
 
-def count_fully_masked_rows(mask: Mask) -> int:
+def count_fully_masked_rows(mask: ArrayLike) -> int:
     """Return how many rows of the mask [..., n_q, n_k] hide every key. Their weights are 0.
 
     Raises TypeError for a mask that is not boolean.
@@ -80,7 +77,7 @@ def count_fully_masked_rows(mask: Mask) -> int:
     return int(np.count_nonzero(~np.any(visible, axis=-1)))
 
 
-def mask_logits(logits: Floats, mask: Mask | None) -> Floats:
+def mask_logits(logits: ArrayLike, mask: ArrayLike | None) -> Float[Floats, "*batch n_k"]:
     """Return the logits [..., n_q, n_k] with -inf for every key that the mask hides.
 
     Raises TypeError for logits of another type and for a mask that is not boolean, and ValueError
@@ -91,7 +88,7 @@ def mask_logits(logits: Floats, mask: Mask | None) -> Floats:
     return logits if mask is None else np.where(check_mask(mask, logits.shape), logits, -np.inf)
 
 
-def shift_by_row_max(logits: Floats) -> Floats:
+def shift_by_row_max(logits: ArrayLike) -> Float[Floats, "*batch n_k"]:
     """Return the logits minus their row's maximum, which leaves the softmax as it is.
 
     The exponentials of the result cannot overflow. A row of nothing but -inf stays as it is. A row
@@ -105,7 +102,7 @@ def shift_by_row_max(logits: Floats) -> Floats:
         return logits - shift
 
 
-def softmax(logits: Floats, mask: Mask | None = None) -> Floats:
+def softmax(logits: ArrayLike, mask: ArrayLike | None = None) -> Float[Floats, "*batch n_k"]:
     """Return the attention weights: softmax over the visible keys, last axis of [..., n_q, n_k].
 
     The mask is boolean (True = visible) and broadcasts to the logits; a logit of -inf hides its
@@ -126,7 +123,11 @@ def softmax(logits: Floats, mask: Mask | None = None) -> Floats:
     return weights
 
 
-def sum_over_visible(x: Floats, y: Floats, visible: Mask) -> Floats:
+def sum_over_visible(
+    x: Float[Floats, "*#batch n m"],
+    y: Float[Floats, "*#batch m d"],
+    visible: Bool[Mask, "*#batch n m"],
+) -> Float[Floats, "*batch n d"]:
     """Return x y, x [..., n, m], y [..., m, d], where row i of x is summed over the j it sees only.
 
     `visible` [..., n, m] marks the visible pairs; x is 0 at the other ones. The result differs from
@@ -219,7 +220,14 @@ class Factor:
         return self.value
 
 
-def as_rule(scale: float | ScaleRule) -> ScaleRule:
+if TYPE_CHECKING:
+    Scale: TypeAlias = float | ScaleRule
+else:
+    # `as_rule` answers everything else with an error of its own.
+    Scale = object
+
+
+def as_rule(scale: Scale) -> ScaleRule:
     """Return a scale rule as it is, and a number as the rule that multiplies by it.
 
     Raises TypeError for anything else, such as None, and ValueError for NaN and infinities.
@@ -236,14 +244,14 @@ class AttentionResult(NamedTuple):
     other stage depends on it.
     """
 
-    scores: Floats
-    logits: Floats
-    weights: Floats
-    output: Floats
+    scores: Float[Floats, "*batch n_q n_k"]
+    logits: Float[Floats, "*batch n_q n_k"]
+    weights: Float[Floats, "*batch n_q n_k"]
+    output: Float[Floats, "*batch n_q d_v"]
 
 
 def attention(
-    q: Floats, k: Floats, v: Floats, *, scale: float | ScaleRule, mask: Mask | None = None
+    q: ArrayLike, k: ArrayLike, v: ArrayLike, *, scale: Scale, mask: ArrayLike | None = None
 ) -> AttentionResult:
     """Compute softmax(scale q kᵀ) v of q [..., n_q, d_k], k [..., n_k, d_k], v [..., n_k, d_v].
 

@@ -10,9 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from sqrtdk.core import metrics
-from sqrtdk.core.attention import Floats, Mask, ScaleRule, attention
+from sqrtdk.core.attention import ScaleRule, attention
 from sqrtdk.core.gradients import gradients
 from sqrtdk.core.metrics import RowMetrics
+from sqrtdk.core.shapes import Bool, Float, Floats, Mask
 
 
 class Cell(NamedTuple):
@@ -26,12 +27,12 @@ class Cell(NamedTuple):
 
 
 def measure_cell(
-    q: Floats,
-    k: Floats,
-    v: Floats,
-    g: Floats,
+    q: Float[Floats, "n_q d_k"],
+    k: Float[Floats, "n_k d_k"],
+    v: Float[Floats, "n_k d_v"],
+    g: Float[Floats, "n_q d_v"],
     rule: ScaleRule,
-    mask: Mask | None,
+    mask: Bool[Mask, "n_q n_k"] | None,
     *,
     dead_below: float,
     block: int,

@@ -13,18 +13,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sqrtdk.core.attention import (
-    AttentionResult,
-    Floats,
-    Mask,
-    ScaleRule,
-    as_rule,
-    sum_over_visible,
-)
+from sqrtdk.core.attention import AttentionResult, Scale, as_rule, sum_over_visible
 from sqrtdk.core.checks import as_floats, check_mask, check_shapes
+from sqrtdk.core.shapes import ArrayLike, Float, Floats
 
 
-def softmax_backward(weights: Floats, d_weights: Floats, mask: Mask | None = None) -> Floats:
+def softmax_backward(
+    weights: ArrayLike, d_weights: ArrayLike, mask: ArrayLike | None = None
+) -> Float[Floats, "*batch n_k"]:
     """Return the gradient with respect to the logits; both arguments are [..., n_q, n_k].
 
     (diag(p) - ppᵀ) d_p for each row p of the weights, that is p * (d_p - <p, d_p>). The gradient of
@@ -62,21 +58,21 @@ class Gradients(NamedTuple):
     The gradient of the scores holds the norms of q and k fixed, which some scale rules use.
     """
 
-    logits: Floats
-    scores: Floats
-    q: Floats
-    k: Floats
-    v: Floats
+    logits: Float[Floats, "*batch n_q n_k"]
+    scores: Float[Floats, "*batch n_q n_k"]
+    q: Float[Floats, "*of_q n_q d_k"]
+    k: Float[Floats, "*of_k n_k d_k"]
+    v: Float[Floats, "*of_v n_k d_v"]
 
 
 def gradients(
-    q: Floats,
-    k: Floats,
-    v: Floats,
-    d_output: Floats,
+    q: ArrayLike,
+    k: ArrayLike,
+    v: ArrayLike,
+    d_output: ArrayLike,
     forward: AttentionResult,
     *,
-    scale: float | ScaleRule,
+    scale: Scale,
 ) -> Gradients:
     """Compute the gradients of L for q [..., n_q, d_k], k [..., n_k, d_k], v [..., n_k, d_v].
 
@@ -132,11 +128,11 @@ def _named(forward: AttentionResult) -> Iterator[tuple[str, Floats]]:
 class ProjectionGradients(NamedTuple):
     """Gradients with respect to the input rows and the weight matrix of a projection."""
 
-    x: Floats
-    w: Floats
+    x: Float[Floats, "*batch n d_model"]
+    w: Float[Floats, "d_model d_k"]
 
 
-def projection_gradients(x: Floats, w: Floats, d_projected: Floats) -> ProjectionGradients:
+def projection_gradients(x: ArrayLike, w: ArrayLike, d_projected: ArrayLike) -> ProjectionGradients:
     """Compute the gradients through `attention.project`.
 
     Shapes: x [..., n, d_model], w [d_model, d_k], d_projected [..., n, d_k]. The same w serves

@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sqrtdk.core.attention import Floats, Mask, softmax
+from sqrtdk.core.attention import softmax
 from sqrtdk.core.metrics import row_metrics
+from sqrtdk.core.shapes import Floats, Mask
 
 BLOCK_ENTRIES = 2**22
 """Scores kept at once, 32 MiB in float64: large enough that the products dominate."""

@@ -16,13 +16,14 @@ from collections.abc import Iterable
 import numpy as np
 
 from sqrtdk.core import definitions
-from sqrtdk.core.attention import Floats, Mask, ScaleRule, as_rule
+from sqrtdk.core.attention import Scale, ScaleRule, as_rule
 from sqrtdk.core.checks import as_floats, check_mask, check_number, check_shapes
 from sqrtdk.core.kernel_block import Block
 from sqrtdk.core.kernel_hidden import Part
 from sqrtdk.core.kernel_sizes import block_rows, gram_norms
 from sqrtdk.core.kernel_steps import Buffers
 from sqrtdk.core.kernel_sums import Measured, RuleSums
+from sqrtdk.core.shapes import ArrayLike, Bool, Float, Floats, Mask
 
 
 class Kernel:
@@ -35,13 +36,13 @@ class Kernel:
 
     def measure(
         self,
-        q: Floats,
-        k: Floats,
-        v: Floats,
-        g: Floats,
-        rules: Iterable[float | ScaleRule],
+        q: ArrayLike,
+        k: ArrayLike,
+        v: ArrayLike,
+        g: ArrayLike,
+        rules: Iterable[Scale],
         *,
-        mask: Mask | None = None,
+        mask: ArrayLike | None = None,
         dead_below: float = 0.0,
     ) -> list[Measured]:
         """Return one result for each rule.
@@ -70,12 +71,12 @@ class Kernel:
 
     def _measure(
         self,
-        q: Floats,
-        k: Floats,
-        v: Floats,
-        g: Floats,
+        q: Float[Floats, "cells n_q d_k"],
+        k: Float[Floats, "cells n_k d_k"],
+        v: Float[Floats, "cells n_k d_v"],
+        g: Float[Floats, "cells n_q d_v"],
         rules: list[ScaleRule],
-        mask: Mask | None,
+        mask: Bool[Mask, "cells n_q n_k"] | None,
         dead_below: float,
     ) -> list[Measured]:
         n_q, n_k, d_k, d_v = q.shape[1], k.shape[1], q.shape[2], v.shape[2]

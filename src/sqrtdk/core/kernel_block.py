@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqrtdk.core import kernel_steps as steps
-from sqrtdk.core.attention import Floats, Mask
 from sqrtdk.core.kernel_steps import Buffers, chunks, product
+from sqrtdk.core.shapes import Bool, Float, Floats, Int, Mask
 
 
 class Shift(NamedTuple):
@@ -19,12 +19,12 @@ class Shift(NamedTuple):
     the strip, `peaks` are the maxima, and `largest` [cells] is the largest magnitude of a peak.
     """
 
-    logits: Floats
-    d_weights: Floats
-    top: NDArray[np.intp]
-    peaks: Floats
-    largest: Floats
-    variance: Floats
+    logits: Float[Floats, "cells rows n_k"]
+    d_weights: Float[Floats, "cells rows n_k"]
+    top: Int[NDArray[np.intp], "cells rows"]
+    peaks: Float[Floats, "cells rows"]
+    largest: Float[Floats, "cells"]
+    variance: Float[Floats, "cells rows"]
 
 
 class Block:
@@ -33,11 +33,11 @@ class Block:
     def __init__(
         self,
         buffers: Buffers,
-        q: Floats,
-        k: Floats,
-        v: Floats,
-        g: Floats,
-        visible: Mask | None,
+        q: Float[Floats, "cells rows d_k"],
+        k: Float[Floats, "cells n_k d_k"],
+        v: Float[Floats, "cells n_k d_v"],
+        g: Float[Floats, "cells rows d_v"],
+        visible: Bool[Mask, "cells rows n_k"] | None,
         *,
         alike: bool,
     ) -> None:
@@ -52,11 +52,11 @@ class Block:
         self._plain: Shift | None = None
         self._grams: dict[str, Floats] = {}
 
-    def buffer(self, name: str) -> Floats:
+    def buffer(self, name: str) -> Float[Floats, "cells rows n_k"]:
         """Return an array of one value for each pair of query and key."""
         return self.buffers.get(name, self.shape, self.q.dtype)
 
-    def gram(self, x: str, y: Floats) -> Floats:
+    def gram(self, x: str, y: Float[Floats, "cells n d"]) -> Float[Floats, "cells n n"]:
         """Return the products of the rows of y [cells, n, d] with each other, [cells, n, n]."""
         if x not in self._grams:
             shape = (*y.shape[:2], y.shape[1])
@@ -83,11 +83,16 @@ class Block:
             self._plain = self._shift(self.scores, logits, d_weights)
         return self._plain
 
-    def of(self, logits: Floats) -> Shift:
+    def of(self, logits: Float[Floats, "cells rows n_k"]) -> Shift:
         """Return the shifted logits of a rule that uses q and k."""
         return self._shift(logits, self.buffer("own logits"), self.buffer("own d_weights"))
 
-    def _shift(self, logits: Floats, shifted: Floats, d_weights: Floats) -> Shift:
+    def _shift(
+        self,
+        logits: Float[Floats, "cells rows n_k"],
+        shifted: Float[Floats, "cells rows n_k"],
+        d_weights: Float[Floats, "cells rows n_k"],
+    ) -> Shift:
         """Subtract from logits and dL/d weights their values at the row's maximum."""
         cells, rows, n_k = self.shape
         dtype = self.q.dtype
@@ -121,7 +126,12 @@ class Block:
         largest = np.maximum(np.max(peaks, axis=-1), -np.min(peaks, axis=-1))
         return Shift(shifted, d_weights, top, peaks, largest, variance)
 
-    def _variance(self, t: Floats, total: Floats, square: Floats) -> Floats:
+    def _variance(
+        self,
+        t: Float[Floats, "cells rows n_k"],
+        total: Float[Floats, "cells rows"],
+        square: Float[Floats, "cells rows"],
+    ) -> Float[Floats, "cells rows"]:
         """Return the unbiased variance of each row over its visible keys; 0 for fewer than two."""
         # Stay in the dtype of the logits, even if the number is the same for all rows.
         n = np.maximum(self.shape[2] if self.n_visible is None else self.n_visible, 1)

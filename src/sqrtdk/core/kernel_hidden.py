@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sqrtdk.core.attention import Floats, Mask
+from sqrtdk.core.shapes import Bool, Float, Floats, Mask
 
 
 class Part(NamedTuple):
@@ -16,23 +16,30 @@ class Part(NamedTuple):
     queries that see no key.
     """
 
-    q: Floats
-    k: Floats
-    v: Floats
-    g: Floats
-    queries: Mask
-    keys: Mask
-    blind: Mask
-    mask: Mask | None
+    q: Float[Floats, "cells n_q d_k"]
+    k: Float[Floats, "cells n_k d_k"]
+    v: Float[Floats, "cells n_k d_v"]
+    g: Float[Floats, "cells n_q d_v"]
+    queries: Bool[Mask, "cells n_q"]
+    keys: Bool[Mask, "cells n_k"]
+    blind: Bool[Mask, "cells n_q"]
+    mask: Bool[Mask, "cells n_q n_k"] | None
 
-    def keys_of(self, queries: Mask) -> Mask:
+    def keys_of(self, queries: Bool[Mask, "cells n_q"]) -> Bool[Mask, "cells n_k"]:
         """Return the keys [cells, n_k] that any of these queries [cells, n_q] sees."""
         if self.mask is None:
             return np.broadcast_to(np.any(queries, axis=-1)[:, np.newaxis], self.keys.shape)
         return np.asarray(np.any(self.mask & queries[..., np.newaxis], axis=-2))
 
     @classmethod
-    def of(cls, mask: Mask | None, q: Floats, k: Floats, v: Floats, g: Floats) -> "Part":
+    def of(
+        cls,
+        mask: Bool[Mask, "cells n_q n_k"] | None,
+        q: Float[Floats, "cells n_q d_k"],
+        k: Float[Floats, "cells n_k d_k"],
+        v: Float[Floats, "cells n_k d_v"],
+        g: Float[Floats, "cells n_q d_v"],
+    ) -> "Part":
         """Return the parts; without a mask all rows count, and NaN shows in the results."""
         queries: Mask = np.zeros(q.shape[:2], np.bool_)
         keys: Mask = np.zeros(k.shape[:2], np.bool_)
@@ -51,7 +58,9 @@ class Part(NamedTuple):
         return cls(q, k, v, g, queries, keys, blind=~sees, mask=mask)
 
 
-def _zero_unless(kept: Mask, x: Floats, y: Floats) -> tuple[Floats, Floats]:
+def _zero_unless(
+    kept: Bool[Mask, "cells n"], x: Float[Floats, "cells n d_x"], y: Float[Floats, "cells n d_y"]
+) -> tuple[Float[Floats, "cells n d_x"], Float[Floats, "cells n d_y"]]:
     if kept.all():
         return x, y
     return np.where(kept[..., np.newaxis], x, 0.0), np.where(kept[..., np.newaxis], y, 0.0)

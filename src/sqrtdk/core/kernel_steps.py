@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqrtdk.core import metrics
-from sqrtdk.core.attention import Floats, Mask
+from sqrtdk.core.shapes import Bool, Float, Floats, Int, Mask
 
 STRIP_ENTRIES = 2**15
 """Scores that all element-wise steps process before the next ones, so that their arrays stay in
@@ -30,7 +30,9 @@ class Buffers:
         return kept[:size].reshape(shape)
 
 
-def product(x: Floats, y: Floats, out: Floats) -> Floats:
+def product(
+    x: Float[Floats, "cells n d"], y: Float[Floats, "cells m d"], out: Float[Floats, "cells n m"]
+) -> Float[Floats, "cells n m"]:
     """Return products of all rows of x [cells, n, d] with all of y [cells, m, d], [cells, n, m]."""
     if x.shape[-1] == 1:
         # matmul has no fast loop for one column.
@@ -38,7 +40,7 @@ def product(x: Floats, y: Floats, out: Floats) -> Floats:
     return np.matmul(x, np.swapaxes(y, -1, -2), out=out)
 
 
-def count_true(mask: Mask) -> NDArray[np.intp]:
+def count_true(mask: Bool[Mask, "cells rows n_k"]) -> Int[NDArray[np.intp], "cells"]:
     """Count the true entries of each cell, [cells, rows, n_k] -> [cells]."""
     flat = mask.reshape(len(mask), -1)
     if len(flat) == 1 or flat.shape[1] % 8:
@@ -48,7 +50,7 @@ def count_true(mask: Mask) -> NDArray[np.intp]:
     return found
 
 
-def chunks(where: Mask, width: int) -> Iterator[tuple[NDArray[np.intp], ...]]:
+def chunks(where: Bool[Mask, "cells rows"], width: int) -> Iterator[tuple[NDArray[np.intp], ...]]:
     """Yield indices of the true entries, in chunks of rows of this width that fill a strip."""
     if where.any():
         index = np.nonzero(where)
@@ -58,8 +60,10 @@ def chunks(where: Mask, width: int) -> Iterator[tuple[NDArray[np.intp], ...]]:
 
 
 def safe_norms(
-    square: Floats, rows: Callable[[tuple[NDArray[np.intp], ...]], Floats], width: int
-) -> Floats:
+    square: Float[Floats, "cells rows"],
+    rows: Callable[[tuple[NDArray[np.intp], ...]], Floats],
+    width: int,
+) -> Float[Floats, "cells rows"]:
     """Return norms from their squares, or from the rows where the squares over- or underflow."""
     limits = np.finfo(square.dtype)
     norms = np.sqrt(square)
@@ -68,6 +72,6 @@ def safe_norms(
     return norms
 
 
-def row_major(x: Floats) -> Floats:
+def row_major(x: Float[Floats, "cells n m"]) -> Float[Floats, "cells _ _"]:
     """Return a matrix in row-major order: itself or its transpose, whichever memory holds."""
     return x if x.flags.c_contiguous else np.swapaxes(x, -1, -2)

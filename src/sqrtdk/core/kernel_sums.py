@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqrtdk.core import definitions, metrics
-from sqrtdk.core.attention import Factor, Floats, Mask, ScaleRule
+from sqrtdk.core.attention import Factor, ScaleRule
 from sqrtdk.core.kernel_block import Block, Shift
 from sqrtdk.core.kernel_hidden import Part
 from sqrtdk.core.kernel_steps import chunks, count_true, row_major, safe_norms
 from sqrtdk.core.metrics import RowMetrics
+from sqrtdk.core.shapes import Bool, Float, Floats, Mask
 
 PAIRWISE = 256
 """Number of keys from which NumPy's pairwise sum is as fast as a dot product with ones. It also
@@ -38,13 +39,19 @@ class Measured:
                   below `dead_below` in magnitude, [cells]
     """
 
-    scale: Floats
-    logit_std: Floats
+    scale: Float[Floats, "cells"]
+    logit_std: Float[Floats, "cells"]
     rows: RowMetrics
-    norms: dict[str, Floats]
-    dead_entries: Floats
+    norms: dict[str, Float[Floats, "cells _"]]
+    dead_entries: Float[Floats, "cells"]
 
-    def replace(self, cell: int, defined: definitions.Cell, queries: Mask, keys: Mask) -> None:
+    def replace(
+        self,
+        cell: int,
+        defined: definitions.Cell,
+        queries: Bool[Mask, "n_q"],
+        keys: Bool[Mask, "n_k"],
+    ) -> None:
         """Replace the sums over one cell, and the rows of these queries [n_q] and keys [n_k]."""
         self.scale[cell] = defined.scale
         self.logit_std[cell] = defined.logit_std
@@ -156,7 +163,7 @@ class RuleSums:
             dead_entries=(self.dead / self.seen).astype(dtype),
         )
 
-    def undone(self, part: Part) -> tuple[Mask, Mask]:
+    def undone(self, part: Part) -> tuple[Bool[Mask, "cells n_q"], Bool[Mask, "cells n_k"]]:
         """Return which queries [cells, n_q] and keys [cells, n_k] are left to the definitions."""
         finite = np.isfinite(self.rows.entropy_nats)
         for x in ("logits", "scores", "q"):
@@ -167,7 +174,7 @@ class RuleSums:
             keys |= part.keys_of(self.left)
         return queries, keys | (self.left.shape[1] == 0)
 
-    def _pool(self, block: Block, variance: Floats) -> None:
+    def _pool(self, block: Block, variance: Float[Floats, "cells rows"]) -> None:
         self.variance += np.sum(variance, axis=-1, dtype=self.variance.dtype)
         n_cells, n_rows, n_k = block.shape
         n_visible = block.n_visible
@@ -187,11 +194,11 @@ class RuleSums:
         block: Block,
         shift: Shift,
         factor: float,
-        weights: Floats,
-        d_logits: Floats,
+        weights: Float[Floats, "cells rows n_k"],
+        d_logits: Float[Floats, "cells rows n_k"],
         queries: slice,
         dead_below: float,
-    ) -> Floats:
+    ) -> Float[Floats, "cells rows"]:
         """Compute row metrics, weights, and the gradient of the logits with its row norms."""
         cells, rows, n_k = block.shape
         dtype = weights.dtype
@@ -245,7 +252,12 @@ class RuleSums:
         shift: Shift,
         factor: float,
         queries: slice,
-        sums: tuple[Floats, Floats, Floats, Floats],
+        sums: tuple[
+            Float[Floats, "cells rows"],
+            Float[Floats, "cells rows"],
+            Float[Floats, "cells rows"],
+            Float[Floats, "cells rows"],
+        ],
     ) -> None:
         """Compute row metrics from sums over the keys other than the largest."""
         r, u, s2, s3 = sums
@@ -287,8 +299,13 @@ class RuleSums:
                 getattr(self.rows, name)[:, queries][index] = values
 
     def _norms(
-        self, x: str, block: Block, left: Floats, right: Floats, extra: Floats | None
-    ) -> Floats:
+        self,
+        x: str,
+        block: Block,
+        left: Float[Floats, "cells rows n"],
+        right: Float[Floats, "cells n d"],
+        extra: Float[Floats, "cells rows d"] | None,
+    ) -> Float[Floats, "cells rows"]:
         """Return the norms [cells, rows] of the rows of left right + extra."""
         buffers = block.buffers
         # Form the product, where that is cheaper or a rule adds to it.

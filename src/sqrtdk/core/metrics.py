@@ -13,8 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sqrtdk.core.attention import Floats, Mask, mask_logits, shift_by_row_max
+from sqrtdk.core.attention import mask_logits, shift_by_row_max
 from sqrtdk.core.checks import as_float, check_mask, check_number, check_shapes
+from sqrtdk.core.shapes import ArrayLike, Float, Floats, Reduced
 
 
 class RowMetrics(NamedTuple):
@@ -29,16 +30,16 @@ class RowMetrics(NamedTuple):
     jacobian_norm       ‖diag(p) - ppᵀ‖_F, the norm of the derivative of softmax
     """
 
-    entropy_nats: Floats
-    entropy_normalized: Floats
-    effective_keys: Floats
-    sum_sq_weights: Floats
-    max_weight: Floats
-    max_weight_gap: Floats
-    jacobian_norm: Floats
+    entropy_nats: Float[Floats, "*rows"]
+    entropy_normalized: Float[Floats, "*rows"]
+    effective_keys: Float[Floats, "*rows"]
+    sum_sq_weights: Float[Floats, "*rows"]
+    max_weight: Float[Floats, "*rows"]
+    max_weight_gap: Float[Floats, "*rows"]
+    jacobian_norm: Float[Floats, "*rows"]
 
 
-def row_metrics(logits: Floats, mask: Mask | None = None) -> RowMetrics:
+def row_metrics(logits: ArrayLike, mask: ArrayLike | None = None) -> RowMetrics:
     """Compute the metrics of softmax(logits, mask) for logits [..., n_q, n_k]; see `RowMetrics`.
 
     Use the logits, because the rounded weights of a saturated row have lost the digits:
@@ -94,7 +95,7 @@ def row_metrics(logits: Floats, mask: Mask | None = None) -> RowMetrics:
     return RowMetrics(*(np.where(known, metric, np.nan) for metric in metrics))
 
 
-def logit_std(logits: Floats, mask: Mask | None = None) -> Floats:
+def logit_std(logits: ArrayLike, mask: ArrayLike | None = None) -> Reduced:
     """Compute the effective sigma of logits [..., n_q, n_k], one number per [...].
 
     It is the root of the mean, over queries, of the unbiased variance across the visible keys.
@@ -137,7 +138,7 @@ def _exponent(x: Floats) -> NDArray[np.int32]:
     return found
 
 
-def row_norms(x: Floats) -> Floats:
+def row_norms(x: ArrayLike) -> Float[Floats, "*rows"]:
     """Compute Euclidean norms over the last axis, [..., n, d] -> [..., n], right at any magnitude.
 
     A row of no entries (d = 0) has norm 0. Raises TypeError and ValueError for arrays of other
@@ -174,7 +175,7 @@ class NormSummary(NamedTuple):
     top1_share: Floats
 
 
-def summarize_norms(norms: Floats, *, dead_below: float = 1e-3) -> NormSummary:
+def summarize_norms(norms: ArrayLike, *, dead_below: float = 1e-3) -> NormSummary:
     """Summarize norms [..., n_rows] over the last axis.
 
     Root mean square, median, 5 % and 95 % quantile (linear between order statistics),
@@ -215,7 +216,7 @@ def summarize_norms(norms: Floats, *, dead_below: float = 1e-3) -> NormSummary:
     )
 
 
-def _quantile(rising: Floats, share: float) -> Floats:
+def _quantile(rising: Float[Floats, "*batch n"], share: float) -> Reduced:
     """Return the quantile over the last, sorted axis, linear between order statistics.
 
     NaN if one of them is.
@@ -230,7 +231,7 @@ def _quantile(rising: Floats, share: float) -> Floats:
     return np.where(np.isnan(rising[..., -1]), np.nan, below + (place - low) * step)
 
 
-def dead_entries(d_logits: Floats, mask: Mask | None = None, *, below: float) -> Floats:
+def dead_entries(d_logits: ArrayLike, mask: ArrayLike | None = None, *, below: float) -> Reduced:
     """Return the share of entries of [..., n_q, n_k] with |gradient| < below, one per [...].
 
     Hidden entries (the mask is True where a key is visible) do not count. NaN where nothing is

@@ -17,9 +17,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from sqrtdk.core.attention import Factor, Floats, Mask, ScaleGradients, ScaleRule, as_rule
+from sqrtdk.core.attention import Factor, ScaleGradients, ScaleRule, as_rule
 from sqrtdk.core.checks import check_number
 from sqrtdk.core.metrics import row_norms
+from sqrtdk.core.shapes import Floats, Mask
 
 Entry: TypeAlias = Mapping[str, str | int | float | None]
 """A formula's name under `rule`, and its parameters."""

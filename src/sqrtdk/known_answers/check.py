@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
-from sqrtdk.core.attention import Floats, Mask, attention, softmax
+from sqrtdk.core.attention import attention, softmax
 from sqrtdk.core.heads import Visibility
 from sqrtdk.core.metrics import logit_std, row_metrics
+from sqrtdk.core.shapes import Floats, Mask
 from sqrtdk.system.errors import UserError, one_line
 
 QUANTITIES = {

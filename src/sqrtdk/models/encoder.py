@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import erf, softmax
 
-from sqrtdk.core.attention import Floats
+from sqrtdk.core.shapes import Floats
 
 Weights = Mapping[str, Floats]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from sqrtdk.core.attention import Floats
+from sqrtdk.core.shapes import Floats
 from sqrtdk.models.decoder import Decoder
 from sqrtdk.system.errors import UserError, one_line
 

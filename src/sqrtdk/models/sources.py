@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sqrtdk.core.attention import Floats
+from sqrtdk.core.shapes import Floats
 from sqrtdk.models import gguf_file, reactions
 from sqrtdk.models.decoder import Decoder
 from sqrtdk.models.encoder import Encoder, bert

@@ -13,7 +13,7 @@ import numpy as np
 
 from sqrtdk import schema
 from sqrtdk.core import metrics
-from sqrtdk.core.attention import Floats
+from sqrtdk.core.shapes import Floats
 from sqrtdk.experiments.cells import Cell, lazy_batch
 from sqrtdk.experiments.encoder_decoder import model, recall
 from sqrtdk.schema import Column, Key

@@ -15,12 +15,10 @@ Gradients are derived by hand, through time.
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sqrtdk.core.attention import Floats, softmax
+from sqrtdk.core.attention import softmax
 from sqrtdk.core.gradients import softmax_backward
-
-Ints: TypeAlias = NDArray[np.integer]
+from sqrtdk.core.shapes import Float, Floats, Int, Ints
 
 Parameters: TypeAlias = dict[str, Floats]
 """Parameters by name, each [n_runs, ...]; see `shapes`."""
@@ -42,22 +40,24 @@ class Sequences(NamedTuple):
     `asked` [n_runs, batch] is the position of the pair that the question is about.
     """
 
-    keys: Ints
-    values: Ints
-    asked: Ints
+    keys: Int[Ints, "runs length batch"]
+    values: Int[Ints, "runs length batch"]
+    asked: Int[Ints, "runs batch"]
 
     @property
-    def question(self) -> Ints:
+    def question(self) -> Int[Ints, "runs batch"]:
         """Return the key that the question names, [n_runs, batch]."""
         return _at(self.keys, self.asked)
 
     @property
-    def answer(self) -> Ints:
+    def answer(self) -> Int[Ints, "runs batch"]:
         """Return the value of that key, [n_runs, batch]."""
         return _at(self.values, self.asked)
 
 
-def _at(symbols: Ints, position: Ints) -> Ints:
+def _at(
+    symbols: Int[Ints, "runs length batch"], position: Int[Ints, "runs batch"]
+) -> Int[Ints, "runs batch"]:
     found: Ints = np.take_along_axis(symbols, position[:, np.newaxis], axis=1)[:, 0]
     return found
 
@@ -113,9 +113,10 @@ def forward(reader: str, parameters: Parameters, data: Sequences) -> Forward:
     return read_out(reader, parameters, encode(parameters, data), data.question)
 
 
-def encode(parameters: Parameters, data: Sequences) -> Floats:
+def encode(parameters: Parameters, data: Sequences) -> Float[Floats, "runs length batch n"]:
     """Return the states h_t = tanh(e_key + e_value + b_h + h_{t-1} w_h), from h_0 = 0."""
     runs = np.arange(len(data.keys))[:, np.newaxis, np.newaxis]
+    # All inputs at once, then one step of the recurrence after the other.
     states = parameters["e_key"][runs, data.keys] + parameters["e_value"][runs, data.values]
     states += parameters["b_h"][:, np.newaxis]
     for t in range(states.shape[1]):
@@ -125,10 +126,16 @@ def encode(parameters: Parameters, data: Sequences) -> Floats:
     return states
 
 
-def read_out(reader: str, parameters: Parameters, states: Floats, question: Ints) -> Forward:
+def read_out(
+    reader: str,
+    parameters: Parameters,
+    states: Float[Floats, "runs length batch n"],
+    question: Int[Ints, "runs batch"],
+) -> Forward:
     """Answer the questions from the states. Raises ValueError for another reader."""
     if reader not in READERS:
         raise ValueError(f"reader is {reader!r}; allowed: {' or '.join(READERS)}")
+    # The context: the last state, or the states weighted by their scores.
     runs = np.arange(len(states))[:, np.newaxis]
     nothing: Floats = np.empty(0)
     query, match, scores, weights = (nothing,) * 4
@@ -145,6 +152,7 @@ def read_out(reader: str, parameters: Parameters, states: Floats, question: Ints
         scores = _last(scores)
         weights = softmax(scores)
         context = np.sum(_over_states(weights) * states, axis=1)
+    # The head: context and question in one hidden layer, then the answer.
     layer = context @ parameters["w_c"] + parameters["e_question"][runs, question]
     hidden = np.tanh(layer + parameters["b_r"])
     logits = hidden @ parameters["w_y"] + parameters["b_y"]
@@ -156,7 +164,11 @@ def _scale(reader: str, parameters: Parameters) -> float:
     return d_k**-0.5 if reader == "scaled_dot" else 1.0
 
 
-def _additive(parameters: Parameters, states: Floats, query: Floats) -> tuple[Floats, Floats]:
+def _additive(
+    parameters: Parameters,
+    states: Float[Floats, "runs length batch n"],
+    query: Float[Floats, "runs batch d_k"],
+) -> tuple[Float[Floats, "runs length batch d_k"], Float[Floats, "runs length batch"]]:
     """Return tanh(query + key) and its product with v_a, [n_runs, length, batch, ...]."""
     n_runs, length, batch, _ = states.shape
     match = np.empty((n_runs, length, batch, query.shape[-1]))
@@ -170,13 +182,15 @@ def _additive(parameters: Parameters, states: Floats, query: Floats) -> tuple[Fl
     return match, scores[..., 0]
 
 
-def _blocks(match: Floats) -> list[tuple[int, slice]]:
+def _blocks(match: Float[Floats, "runs length batch d_k"]) -> list[tuple[int, slice]]:
     n_runs, length, batch, d_k = match.shape
     step = max(1, BLOCK // (batch * d_k))
     return [(run, slice(t, t + step)) for run in range(n_runs) for t in range(0, length, step)]
 
 
-def cross_entropy(logits: Floats, answer: Ints) -> tuple[Floats, Floats]:
+def cross_entropy(
+    logits: Float[Floats, "runs batch n_values"], answer: Int[Ints, "runs batch"]
+) -> tuple[Float[Floats, "runs"], Float[Floats, "runs batch n_values"]]:
     """Return the mean of -ln p(answer) over the batch, in nats [n_runs], and its logit gradient.
 
     >>> loss, _ = cross_entropy(np.zeros((1, 1, 4)), np.array([[2]]))
@@ -194,12 +208,18 @@ def cross_entropy(logits: Floats, answer: Ints) -> tuple[Floats, Floats]:
 
 
 def backward(
-    reader: str, parameters: Parameters, data: Sequences, found: Forward, d_logits: Floats
+    reader: str,
+    parameters: Parameters,
+    data: Sequences,
+    found: Forward,
+    d_logits: Float[Floats, "runs batch n_values"],
 ) -> Parameters:
     """Return the gradients of all parameters for logit gradients [n_runs, batch, n_values]."""
+    # The reader and the head, then the encoder back through time.
     d_states, gradients = read_out_backward(reader, parameters, data.question, found, d_logits)
     states = found.states
     _, inputs = bptt(parameters, states, d_states)
+    # Each parameter of the encoder serves all positions, so its gradient is a sum over them.
     rows = _rows(inputs)
     return gradients | {
         "e_key": _by_symbol(data.keys, rows, len(parameters["e_key"][0])),
@@ -210,13 +230,18 @@ def backward(
 
 
 def read_out_backward(
-    reader: str, parameters: Parameters, question: Ints, found: Forward, d_logits: Floats
-) -> tuple[Floats, Parameters]:
+    reader: str,
+    parameters: Parameters,
+    question: Int[Ints, "runs batch"],
+    found: Forward,
+    d_logits: Float[Floats, "runs batch n_values"],
+) -> tuple[Float[Floats, "runs length batch n"], Parameters]:
     """Return the gradient of the states through the reader only, and those of reader and head.
 
     The path from a state to later states is left to `bptt`.
     """
     states, weights = found.states, found.weights
+    # The head, from the answer back to the context.
     d_layer = (d_logits @ _transpose(parameters["w_y"])) * (1.0 - found.hidden**2)
     d_context = d_layer @ _transpose(parameters["w_c"])
     asked = _transpose(_one_hot(question, len(parameters["e_question"][0])))
@@ -227,10 +252,12 @@ def read_out_backward(
         "w_y": _transpose(found.hidden) @ d_logits,
         "b_y": np.sum(d_logits, axis=1, keepdims=True),
     }
+    # From the context back to the states.
     if reader == "fixed":
         d_states = np.zeros_like(states)
         d_states[:, -1] = d_context
         return d_states, gradients
+    # Each state gets its weight's share of the context, and what its score changes.
     d_weights = _last(np.vecdot(states, d_context[:, np.newaxis]))
     d_scores = _over_states(softmax_backward(weights, d_weights))
     d_states = _over_states(weights) * d_context[:, np.newaxis]
@@ -247,12 +274,16 @@ def read_out_backward(
 
 
 def _additive_backward(
-    parameters: Parameters, found: Forward, d_scores: Floats, d_states: Floats
-) -> tuple[Floats, Parameters]:
+    parameters: Parameters,
+    found: Forward,
+    d_scores: Float[Floats, "runs length batch 1"],
+    d_states: Float[Floats, "runs length batch n"],
+) -> tuple[Float[Floats, "runs batch d_k"], Parameters]:
     """Return gradients of the query, w_k and v_a; add the gradient of the states to `d_states`."""
     d_query = np.zeros_like(found.query)
     d_w_k, d_v_a = (np.zeros_like(parameters[name]) for name in ("w_k", "v_a"))
     for run, times in _blocks(found.match):
+        # The product with v_a, then the derivative of tanh, then query, states and w_k.
         match, flow = found.match[run, times], d_scores[run, times]
         d_v_a[run] += flow.reshape(1, -1) @ match.reshape(-1, match.shape[-1])
         inside = match * match
@@ -266,7 +297,11 @@ def _additive_backward(
     return d_query, {"w_k": d_w_k, "v_a": d_v_a}
 
 
-def bptt(parameters: Parameters, states: Floats, d_states: Floats) -> tuple[Floats, Floats]:
+def bptt(
+    parameters: Parameters,
+    states: Float[Floats, "runs length batch n"],
+    d_states: Float[Floats, "runs length batch n"],
+) -> tuple[Float[Floats, "runs length batch n"], Float[Floats, "runs length batch n"]]:
     """Return the total gradient of each state, through all later ones, and the one before its tanh.
 
     Backpropagation through time: δ_t = d_t + (1 - h_{t+1}²) δ_{t+1} w_hᵀ. Shapes as the states'.
@@ -280,7 +315,9 @@ def bptt(parameters: Parameters, states: Floats, d_states: Floats) -> tuple[Floa
     return total, inputs
 
 
-def state_jacobian(reader: str, parameters: Parameters, data: Sequences) -> Floats:
+def state_jacobian(
+    reader: str, parameters: Parameters, data: Sequences
+) -> Float[Floats, "runs length batch"]:
     """Return norms of the derivative of the logits with respect to each state.
 
     The result [n_runs, length, batch] is the Frobenius norm of ∂ logits / ∂ h_t, an n_values x n
@@ -301,27 +338,29 @@ def state_jacobian(reader: str, parameters: Parameters, data: Sequences) -> Floa
 # Axes
 
 
-def _transpose(x: Floats) -> Floats:
+def _transpose(x: Float[Floats, "*batch n m"]) -> Float[Floats, "*batch m n"]:
     return np.swapaxes(x, -1, -2)
 
 
-def _last(x: Floats) -> Floats:
+def _last(x: Float[Floats, "runs length batch"]) -> Float[Floats, "runs batch length"]:
     """Turn [n_runs, length, batch] into [n_runs, batch, length], the axes of the softmax."""
     return np.ascontiguousarray(np.swapaxes(x, 1, 2))
 
 
-def _over_states(x: Floats) -> Floats:
+def _over_states(x: Float[Floats, "runs batch length"]) -> Float[Floats, "runs length batch 1"]:
     """Turn [n_runs, batch, length] into [n_runs, length, batch, 1], to multiply the states."""
     return np.ascontiguousarray(np.swapaxes(x, 1, 2))[..., np.newaxis]
 
 
-def _rows(x: Floats) -> Floats:
+def _rows(x: Float[Floats, "runs length batch n"]) -> Float[Floats, "runs length*batch n"]:
     """Turn [n_runs, length, batch, n] into [n_runs, length * batch, n]."""
     n_runs, length, batch, n = x.shape
     return x.reshape(n_runs, length * batch, n)
 
 
-def _by_symbol(symbols: Ints, rows: Floats, count: int) -> Floats:
+def _by_symbol(
+    symbols: Int[Ints, "runs length batch"], rows: Float[Floats, "runs rows n"], count: int
+) -> Float[Floats, "runs {count} n"]:
     """Sum the rows [n_runs, length * batch, n] of each symbol, [n_runs, count, n]."""
     if count <= ONE_HOT_MAX:
         return _transpose(_rows(_one_hot(symbols, count))) @ rows
@@ -332,7 +371,7 @@ def _by_symbol(symbols: Ints, rows: Floats, count: int) -> Floats:
     return found
 
 
-def _one_hot(symbols: Ints, count: int) -> Floats:
+def _one_hot(symbols: Int[Ints, "*symbols"], count: int) -> Float[Floats, "*symbols {count}"]:
     """Turn symbols [...] into one-hot vectors [..., count]."""
     found: Floats = (symbols[..., np.newaxis] == np.arange(count)).astype(float)
     return found

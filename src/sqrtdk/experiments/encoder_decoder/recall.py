@@ -17,10 +17,10 @@ import numpy as np
 
 from sqrtdk.core import metrics, random_streams
 from sqrtdk.core.adam import AdamState
-from sqrtdk.core.attention import Floats
 from sqrtdk.core.random_streams import Purpose
+from sqrtdk.core.shapes import Floats, Ints
 from sqrtdk.experiments.encoder_decoder import model
-from sqrtdk.experiments.encoder_decoder.model import Ints, Parameters, Sequences
+from sqrtdk.experiments.encoder_decoder.model import Parameters, Sequences
 
 N_VALUES = 8
 """Number of possible values; chance is 1/8."""

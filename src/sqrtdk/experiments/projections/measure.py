@@ -14,8 +14,8 @@ import numpy as np
 from sqrtdk import schema
 from sqrtdk.core import random_streams
 from sqrtdk.core.adam import AdamState
-from sqrtdk.core.attention import Floats
 from sqrtdk.core.random_streams import Purpose
+from sqrtdk.core.shapes import Floats
 from sqrtdk.experiments.cells import Cell, lazy_batch
 from sqrtdk.experiments.projections import model
 from sqrtdk.experiments.projections.model import Projections, Task, Weights

@@ -22,8 +22,9 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from sqrtdk.core.attention import Floats, softmax
+from sqrtdk.core.attention import softmax
 from sqrtdk.core.gradients import softmax_backward
+from sqrtdk.core.shapes import Float, Floats, Int, Reduced
 
 Relation = Literal["same", "turned"]
 """The relations of a query and its answer to their item."""
@@ -42,13 +43,13 @@ class Task(NamedTuple):
     `targets` [n_q] the item of each query.
     """
 
-    items: Floats
-    queries: Floats
-    answers: Floats
-    targets: NDArray[np.intp]
+    items: Float[Floats, "*batch n_k d_model"]
+    queries: Float[Floats, "*batch n_q d_model"]
+    answers: Float[Floats, "*batch n_k d_model"]
+    targets: Int[NDArray[np.intp], "*batch n_q"]
 
 
-def turn(x: Floats, *, back: bool = False) -> Floats:
+def turn(x: Float[Floats, "*shape"], *, back: bool = False) -> Float[Floats, "*shape"]:
     """Rotate each pair of entries (a, b) of x to (-b, a), or back to (b, -a).
 
     The last entry of an odd number of entries is kept.
@@ -63,7 +64,12 @@ def turn(x: Floats, *, back: bool = False) -> Floats:
 
 
 def make_task(
-    items: Floats, noise: Floats, targets: NDArray[np.intp], *, noise_sd: float, relation: Relation
+    items: Float[Floats, "*batch n_k d_model"],
+    noise: Float[Floats, "*batch n_q d_model"],
+    targets: Int[NDArray[np.intp], "*batch n_q"],
+    *,
+    noise_sd: float,
+    relation: Relation,
 ) -> Task:
     """Return a task of items [n_k, d_model], which are rescaled to length √d_model."""
     lengths = np.linalg.norm(items, axis=-1, keepdims=True)
@@ -89,24 +95,26 @@ def at(tasks: Task, place: int) -> Task:
 class Weights(NamedTuple):
     """Projections of queries and keys [..., d_model, d_k] and of values [..., d_model, d_model]."""
 
-    w_q: Floats
-    w_k: Floats
-    w_v: Floats
+    w_q: Float[Floats, "*batch d_model d_k"]
+    w_k: Float[Floats, "*batch d_model d_k"]
+    w_v: Float[Floats, "*batch d_model d_model"]
 
 
-def output(weights: Weights, task: Task) -> tuple[Floats, Floats]:
+def output(
+    weights: Weights, task: Task
+) -> tuple[Float[Floats, "*batch n_q n_k"], Float[Floats, "*batch n_q d_model"]]:
     """Return the attention weights [..., n_q, n_k] and the output [..., n_q, d_model]."""
     q, k = task.queries @ weights.w_q, task.items @ weights.w_k
     p = softmax(q @ np.swapaxes(k, -1, -2) / math.sqrt(q.shape[-1]))
     return p, (p @ task.items) @ weights.w_v
 
 
-def wanted(task: Task) -> Floats:
+def wanted(task: Task) -> Float[Floats, "*batch n_q d_model"]:
     """Return the answer of each query [..., n_q, d_model]."""
     return np.take_along_axis(task.answers, task.targets[..., np.newaxis], axis=-2)
 
 
-def loss(weights: Weights, task: Task) -> Floats:
+def loss(weights: Weights, task: Task) -> Reduced:
     """Return half the squared distance of the output to the answer per entry, mean over queries."""
     _, found = output(weights, task)
     error = found - wanted(task)
@@ -134,7 +142,7 @@ def gradient(weights: Weights, task: Task, projections: Projections) -> Weights:
     return Weights(d_w_q, d_w_k, d_w_v)
 
 
-def accuracy(weights: Weights, task: Task) -> Floats:
+def accuracy(weights: Weights, task: Task) -> Reduced:
     """Return the share of queries whose output is nearest to their own item's answer."""
     _, found = output(weights, task)
     # All answers have the same length, so that the nearest has the largest product.

@@ -12,7 +12,7 @@ from typing import Unpack
 import numpy as np
 
 from sqrtdk import schema
-from sqrtdk.core.attention import Floats
+from sqrtdk.core.shapes import Floats
 from sqrtdk.experiments.cells import Cell
 from sqrtdk.experiments.encoder_decoder import measure as encoder_decoder
 from sqrtdk.experiments.encoder_decoder import model, recall

@@ -14,7 +14,7 @@ import pandas as pd
 
 from sqrtdk import schema
 from sqrtdk.core import scale_rules
-from sqrtdk.core.attention import Floats
+from sqrtdk.core.shapes import Floats
 from sqrtdk.experiments.training import lookup, rates
 from sqrtdk.experiments.training import measure as training
 from sqrtdk.experiments.training.lookup import AdamOptimizer, LogPoint, Optimizer, SgdOptimizer

@@ -11,15 +11,16 @@ of a run do not depend on the other ones. Nothing here knows a path or a configu
 
 import math
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, Protocol, get_args
+from typing import Literal, NamedTuple, Protocol, get_args, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sqrtdk.core import adam
-from sqrtdk.core.attention import Floats, shift_by_row_max, softmax
+from sqrtdk.core.attention import shift_by_row_max, softmax
 from sqrtdk.core.gradients import softmax_backward
 from sqrtdk.core.metrics import row_metrics
+from sqrtdk.core.shapes import Float, Floats, Int, Reduced
 
 Loss = Literal["values", "weights"]
 """The input of the loss: the attention's output, or the attention weights."""
@@ -35,10 +36,10 @@ class Batch(NamedTuple):
     of these items.
     """
 
-    items: Floats
-    values: Floats
-    queries: Floats
-    targets: NDArray[np.intp]
+    items: Float[Floats, "*batch n_k d_model"]
+    values: Float[Floats, "*batch n_k d_v"]
+    queries: Float[Floats, "*batch n_q d_model"]
+    targets: Int[NDArray[np.intp], "*batch n_q"]
 
     def at(self, place: int) -> "Batch":
         """Return the batch at one index of the first axis."""
@@ -46,7 +47,12 @@ class Batch(NamedTuple):
 
 
 def make_batch(
-    items: Floats, values: Floats, noise: Floats, targets: NDArray[np.intp], *, noise_sd: float
+    items: Float[Floats, "*batch n_k d_model"],
+    values: Float[Floats, "*batch n_k d_v"],
+    noise: Float[Floats, "*batch n_q d_model"],
+    targets: Int[NDArray[np.intp], "*batch n_q"],
+    *,
+    noise_sd: float,
 ) -> Batch:
     """Return a batch of items [n_k, d_model], rescaled to length √d_model, and its noisy queries.
 
@@ -63,12 +69,14 @@ def make_batch(
 # The loss and its gradient
 
 
-def scores(batch: Batch, product: Floats) -> Floats:
+def scores(
+    batch: Batch, product: Float[Floats, "*batch d_model d_model"]
+) -> Float[Floats, "*runs n_q n_k"]:
     """Return unscaled scores [..., n_q, n_k] for products W_q W_kᵀ."""
     return batch.queries @ product @ np.swapaxes(batch.items, -1, -2)
 
 
-def loss_of(logits: Floats, batch: Batch, loss: Loss) -> Floats:
+def loss_of(logits: Float[Floats, "*runs n_q n_k"], batch: Batch, loss: Loss) -> Reduced:
     """Return the mean loss over the queries of logits [..., n_q, n_k].
 
     `values`: half the squared distance of the attention's output to the value of the wanted item.
@@ -85,7 +93,9 @@ def loss_of(logits: Floats, batch: Batch, loss: Loss) -> Floats:
     return mean
 
 
-def loss_d_logits(weights: Floats, batch: Batch, loss: Loss) -> Floats:
+def loss_d_logits(
+    weights: Float[Floats, "*runs n_q n_k"], batch: Batch, loss: Loss
+) -> Float[Floats, "*runs n_q n_k"]:
     """Return the gradient of `loss_of` with respect to the logits, from their softmax."""
     n_q = weights.shape[-2]
     if loss == "weights":
@@ -107,11 +117,11 @@ def loss_d_product(batch: Batch, product: Floats, *, scale: Floats, loss: Loss) 
     return np.swapaxes(batch.queries, -1, -2) @ (d_scores @ batch.items)
 
 
-def _wanted(batch: Batch) -> Floats:
+def _wanted(batch: Batch) -> Float[Floats, "*batch n_q d_v"]:
     return np.take_along_axis(batch.values, batch.targets[..., np.newaxis], axis=-2)
 
 
-def _at_targets(rows: Floats, batch: Batch) -> Floats:
+def _at_targets(rows: Float[Floats, "*runs n_q n_k"], batch: Batch) -> Float[Floats, "*runs n_q 1"]:
     at = np.broadcast_to(batch.targets[..., np.newaxis], (*rows.shape[:-1], 1))
     return np.take_along_axis(rows, at, axis=-1)
 
@@ -119,6 +129,7 @@ def _at_targets(rows: Floats, batch: Batch) -> Floats:
 # Optimizers
 
 
+@runtime_checkable
 class Optimizer(Protocol):
     """Projections W_q and W_k [..., d_model, d_k] and their update from a gradient."""
 
@@ -217,7 +228,7 @@ def gradient_norms(d_product: Floats, of_q: Floats, of_k: Floats) -> tuple[Float
     return np.sqrt(np.maximum(squares[0], 0.0)), np.sqrt(np.maximum(squares[1], 0.0))
 
 
-def _total(matrices: Floats) -> Floats:
+def _total(matrices: Float[Floats, "*runs n m"]) -> Reduced:
     """Sum over the last two axes."""
     # As one axis: NumPy's order of a sum over two axes depends on the axes before them.
     total: Floats = np.sum(matrices.reshape(*matrices.shape[:-2], -1), axis=-1)

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from sqrtdk import schema
 from sqrtdk.core import random_streams, scale_rules
-from sqrtdk.core.attention import Floats
 from sqrtdk.core.random_streams import Purpose
+from sqrtdk.core.shapes import Floats
 from sqrtdk.experiments.cells import Cell, lazy_batch
 from sqrtdk.experiments.training import lookup
 from sqrtdk.experiments.training.lookup import AdamOptimizer, Batch, Loss, Optimizer, SgdOptimizer

@@ -12,9 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from sqrtdk import schema
-from sqrtdk.core.attention import Floats, attention, project
+from sqrtdk.core.attention import attention, project
 from sqrtdk.core.gradients import gradients
 from sqrtdk.core.metrics import row_metrics
+from sqrtdk.core.shapes import Floats
 from sqrtdk.experiments.cells import Cell
 from sqrtdk.schema import Column, Key, Slab
 from sqrtdk.storage.tables import Row
