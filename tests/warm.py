@@ -9,6 +9,7 @@ of their own, and so does the session's smoke run.
 """
 
 import atexit
+import gc
 import importlib
 import json
 import os
@@ -64,18 +65,10 @@ def _server() -> Path:
     """Start the server; return the folder with its socket and with the `python` of its runs."""
     scratch = tempfile.TemporaryDirectory()
     place = Path(scratch.name)
-    python = place / "python"
-    text = JOB.format(python=sys.executable, code=job.__file__, socket=place / "socket")
-    python.write_text(text, encoding="utf-8")
-    python.chmod(0o755)
-    server = subprocess.Popen(
-        [sys.executable, __file__, str(place / "socket")],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        # A process with threads, as BLAS starts them, cannot be forked.
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-    assert server.stdout is not None
-    assert server.stdout.readline() == b"ready\n"
+    write_python(place / "python", sys.executable, place / "socket")
+    # A process with threads, as BLAS starts them, cannot be forked.
+    variables = os.environ | {"OMP_NUM_THREADS": "1"}
+    server = start([sys.executable, __file__, str(place / "socket")], variables)
 
     def end() -> None:
         # It ends with its input.
@@ -84,6 +77,23 @@ def _server() -> Path:
 
     atexit.register(end)
     return place
+
+
+def write_python(path: Path, python: str, socket: Path, code: str = job.__file__) -> None:
+    """Write what is `python` for the jobs of a run: it asks the server at a socket for forks."""
+    text = JOB.format(python=python, code=code, socket=socket)
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o755)
+
+
+def start(command: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    """Start a server that `serve` is the code of; return it once it answers."""
+    server = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+    )
+    assert server.stdout is not None
+    assert server.stdout.readline() == b"ready\n"
+    return server
 
 
 def serve(place: str) -> None:
@@ -96,6 +106,9 @@ def serve(place: str) -> None:
     own = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     sys.path[1:] = [entry for entry in sys.path[1:] if entry not in own]
     signal.signal(signal.SIGCHLD, _reap)
+    # Else each collection of a fork goes through all these modules, and copies their memory.
+    gc.collect()
+    gc.freeze()
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
         listening.bind(place)
         listening.listen(64)
@@ -107,7 +120,7 @@ def serve(place: str) -> None:
                 try:
                     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                     listening.close()
-                    _answer(line)
+                    _answer(line, place)
                 finally:
                     os._exit(1)
             line.close()
@@ -121,13 +134,15 @@ def _reap(number: int, frame: object) -> None:
         pass
 
 
-def _answer(line: socket.socket) -> None:
+def _answer(line: socket.socket, place: str) -> None:
     _, streams, _, _ = socket.recv_fds(line, 1, 3)
     with line.makefile(encoding="utf-8") as reader:
         request = json.loads(reader.readline())
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
+    # A run puts the folder of its Python first on the path of its jobs.
+    sys.executable = str(Path(place).with_name("python"))
     try:
         code = _run(**request)
     except BaseException:

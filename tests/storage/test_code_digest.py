@@ -82,3 +82,42 @@ def test_the_modules_that_word_errors_are_imported_and_in_no_digest(experiment: 
     module = EXPERIMENTS[experiment].measured_by
     left_out = set(code_digest.closure(module)) - set(code_digest._computing(module))
     assert {path.stem for path in left_out} == {"__init__", "disk", "errors", "stdio"}
+
+
+NESTED = """
+def f(x):
+    try:
+        match x:
+            case 1:
+                {wording}
+                with open(x) as file:
+                    for line in file:
+                        while line:
+                            y{hint} = 1
+            case _:
+                pass
+    except OSError:
+        {wording}
+    else:
+        {wording}
+    finally:
+        async def g(z{hint}):
+            {wording}
+"""
+
+
+def test_wording_and_hints_are_left_out_in_every_kind_of_block(tmp_path: Path) -> None:
+    plain = NESTED.format(wording="pass", hint="")
+    # An empty block is not the same as one with a `pass`, so the text is beside one.
+    worded = NESTED.format(wording='"Say it."; pass', hint=": int")
+    assert digest(tmp_path, worded) == digest(tmp_path, plain)
+
+
+def test_imports_are_found_in_every_kind_of_block(tmp_path: Path) -> None:
+    path = tmp_path / "nested.py"
+    text = NESTED.format(wording="import sqrtdk.schema", hint="").replace(
+        "y = 1", "import sqrtdk.run"
+    )
+    path.write_text(text, encoding="utf-8")
+    assert code_digest._imported(path).count("sqrtdk.schema") == 4
+    assert "sqrtdk.run" in code_digest._imported(path)

@@ -59,8 +59,13 @@ def _computing(module: str) -> list[Path]:
 def _digest(parts: Iterable[str]) -> str:
     found = hashlib.sha256()
     for part in parts:
-        found.update(hashlib.sha256(part.encode()).digest())
+        found.update(_hashed(part))
     return found.hexdigest()[:12]
+
+
+@cache
+def _hashed(part: str) -> bytes:
+    return hashlib.sha256(part.encode()).digest()
 
 
 def _closure(module: str) -> dict[str, Path]:
@@ -76,6 +81,7 @@ def _closure(module: str) -> dict[str, Path]:
     return found
 
 
+@cache
 def _source(module: str) -> Path | None:
     """Return the file of a module of this package, or None for any other name."""
     base = PACKAGE.parent.joinpath(*module.split("."))
@@ -92,7 +98,7 @@ def _parse(path: Path) -> ast.Module:
 def _imported(path: Path) -> tuple[str, ...]:
     """Return every dotted name of this package that a file imports, at any depth."""
     names: list[str] = []
-    for node in ast.walk(_parse(path)):
+    for node in _statements(_parse(path)):
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -104,16 +110,46 @@ def _imported(path: Path) -> tuple[str, ...]:
 def _code(path: Path, *, measured: bool) -> str:
     tree = _parse(path)
     if measured:
-        tree = _Unexplained().visit(tree)
+        text = path.read_text(encoding="utf-8")
+        # Visiting every expression takes long, and few modules explain a column.
+        if any(f"{name}(" in text for name in MEANINGS):
+            tree = _Unexplained().visit(tree)
     return serialize(_Unworded().visit(tree))
 
 
-class _Untyped(ast.NodeTransformer):
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+"""The fields of a syntax tree that are lists of statements, or of nodes that have such lists."""
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield every statement below a node."""
+    for name in BLOCKS:
+        for one in getattr(node, name, ()):
+            yield one
+            yield from _statements(one)
+
+
+class _Statements(ast.NodeTransformer):
+    """Visit statements only: expressions are nine tenths of a tree, and are of no interest here."""
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        for name in BLOCKS:
+            block = getattr(node, name, None)
+            if block:
+                visited = map(self.visit, block)
+                block[:] = [one for one in visited if one is not None]
+        return node
+
+
+class _Untyped(_Statements):
     """Drop what only type checkers read."""
 
     def visit_If(self, node: ast.If) -> ast.If | None:
         self.generic_visit(node)
-        return None if ast.unparse(node.test) == "TYPE_CHECKING" else node
+        is_of_types = isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        return None if is_of_types else node
 
 
 class _Unexplained(ast.NodeTransformer):
@@ -131,25 +167,20 @@ class _Unexplained(ast.NodeTransformer):
         return node
 
 
-class _Unworded(ast.NodeTransformer):
+class _Unworded(_Statements):
     """Drop docstrings, type hints and error messages."""
 
     def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
         if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             return None
-        if ast.unparse(node.value).startswith("sys.exit("):
+        if isinstance(node.value, ast.Call) and ast.unparse(node.value.func) == "sys.exit":
             node.value = ast.Name("exit")
-        self.generic_visit(node)
         return node
 
     def visit_Raise(self, node: ast.Raise) -> ast.Raise:
         return ast.Raise(node.exc.func if isinstance(node.exc, ast.Call) else node.exc, node.cause)
 
-    def visit_arg(self, node: ast.arg) -> ast.arg:
-        return ast.arg(node.arg)
-
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt | None:
-        self.generic_visit(node)
         return None if node.value is None else ast.Assign([node.target], node.value)
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.ClassDef:
@@ -159,10 +190,17 @@ class _Unworded(ast.NodeTransformer):
         node.body += [ast.Expr(ast.Constant(one)) for one in fields]
         return node
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+    def visit_FunctionDef(self, node: Function) -> Function:
         node.returns = None
+        given = node.args
+        for one in (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg):
+            if one is not None:
+                one.annotation = None
         self.generic_visit(node)
         return node
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> Function:
+        return self.visit_FunctionDef(node)
 
 
 def serialize(node: Any) -> str:
@@ -174,11 +212,13 @@ def serialize(node: Any) -> str:
     if isinstance(node, ast.JoinedStr):
         return f"JoinedStr({','.join(map(serialize, _joined(node.values)))})"
     if isinstance(node, ast.AST):
-        fields = (
+        fields = [
             f"{name}={serialize(value)}"
-            for name, value in ast.iter_fields(node)
-            if value not in (None, []) and name not in ("ctx", "kind", "type_comment")
-        )
+            for name in node._fields
+            if name not in ("ctx", "kind", "type_comment")
+            and (value := getattr(node, name, None)) is not None
+            and value != []
+        ]
         return f"{type(node).__name__}({','.join(fields)})"
     if isinstance(node, list):
         return f"[{','.join(map(serialize, node))}]"
