@@ -7,9 +7,12 @@ values against them. This module imports nothing heavy, because every shard job 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, TypedDict
+from typing import Any, Literal, TypeAlias, TypedDict
 
 DTYPES = ("float64", "float32")
+
+Document: TypeAlias = Mapping[str, Any]
+"""What a YAML or JSON file, a template or an event holds, as far as nothing has checked it."""
 
 Value: TypeAlias = str | int | float
 """One value of a key or of a table's cell."""

@@ -8,7 +8,7 @@ import pandas as pd
 from sqrtdk.claims.claim import NOT_MEASURED
 from sqrtdk.compare.sides import Side
 from sqrtdk.experiments.registry import EXPERIMENTS
-from sqrtdk.schema import Column
+from sqrtdk.schema import Column, Document
 from sqrtdk.stats import changes as stats_changes
 from sqrtdk.storage import tables
 
@@ -138,7 +138,7 @@ def settings(first: Side, second: Side, experiments: Sequence[str]) -> list[Entr
     return _differing(*(_flat(_numbers(side, experiments)) for side in (first, second)))
 
 
-def _numbers(side: Side, experiments: Sequence[str]) -> dict[str, Any]:
+def _numbers(side: Side, experiments: Sequence[str]) -> Document:
     """Return the part of a configuration that decides the numbers of some experiments."""
     found: dict[str, Any] = {"experiments": side.config["experiments"]}
     named: dict[str, set[str]] = {}
@@ -170,7 +170,7 @@ def _differing(first: Mapping[str, str], second: Mapping[str, str]) -> list[Entr
     return [one for one in found if one.first != one.second]
 
 
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+def _flat(values: Document, prefix: str = "") -> dict[str, str]:
     found: dict[str, str] = {}
     for key, value in values.items():
         if isinstance(value, Mapping):

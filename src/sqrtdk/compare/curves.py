@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 
 from sqrtdk.experiments.base import Experiment
 from sqrtdk.figures import panels, style
-from sqrtdk.schema import Column
+from sqrtdk.schema import Column, Document
 from sqrtdk.stats import changes as stats_changes
 from sqrtdk.stats import summary
 from sqrtdk.storage import tables
@@ -36,7 +36,7 @@ class View(NamedTuple):
     metrics: tuple[Column, ...]
     x: Column
     side: Column | None
-    at: Mapping[str, Any]
+    at: Document
 
 
 def view(experiment: Experiment, rows: Sequence[tables.Row]) -> View | None:

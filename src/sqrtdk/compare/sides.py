@@ -12,6 +12,7 @@ from sqrtdk.config import errors, yaml_reader
 from sqrtdk.experiments import schemas
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.report.dictionary import read_rows
+from sqrtdk.schema import Document
 from sqrtdk.storage import frames, tables
 
 REFERENCE = "reference"
@@ -31,9 +32,9 @@ class Side:
     """
 
     name: str
-    config: Mapping[str, Any]
+    config: Document
     runs: Mapping[str, Path]
-    record: Mapping[str, Any] = field(default_factory=dict)
+    record: Document = field(default_factory=dict)
     verdicts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def read(self, experiment: str) -> pd.DataFrame:

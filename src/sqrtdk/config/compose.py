@@ -1,6 +1,6 @@
 """Compose a configuration with Hydra and resolve it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sqrtdk.config.errors import ConfigError, FormError, invalid_value
@@ -8,12 +8,13 @@ from sqrtdk.config.limits import check_limits
 from sqrtdk.config.overrides import CONF, blocks_of, check_overrides, grids, overlay
 from sqrtdk.config.resolve import resolve
 from sqrtdk.config.run import Run
+from sqrtdk.schema import Document
 from sqrtdk.system import errors
 
 
 def compose(
     overrides: list[str],
-    values: Mapping[str, Any],
+    values: Document,
     config_name: str = "config",
     typed: Iterable[str] = (),
     extra: Sequence[str] = (),
@@ -30,7 +31,7 @@ def compose(
 
 def composed(
     overrides: list[str],
-    values: Mapping[str, Any],
+    values: Document,
     config_name: str = "config",
     typed: Iterable[str] = (),
     extra: Sequence[str] = (),
@@ -61,7 +62,7 @@ def composed(
 
 def check(
     overrides: list[str],
-    values: Mapping[str, Any],
+    values: Document,
     config_name: str,
     *,
     extra: Sequence[str] = (),

@@ -9,6 +9,7 @@ from typing import Any, get_args
 from sqrtdk.config.errors import ConfigError, invalid_value, join, unknown
 from sqrtdk.config.values import as_word, read_number
 from sqrtdk.core import input_laws, scale_rules
+from sqrtdk.schema import Document
 
 ENTRY_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
 NO_NAMES = ("true", "false", "yes", "no", "y", "n", "null", "none", "nan", "inf", "infinity")
@@ -21,7 +22,7 @@ FORMULAS: dict[str, tuple[str, Mapping[str, Callable[..., Any]]]] = {
 """For each mapping of named entries: the entry's key that names the formula, and the formulas."""
 
 
-def check_entries(mapping: str, value: object) -> dict[str, dict[str, Any]]:
+def check_entries(mapping: str, value: object) -> Mapping[str, Document]:
     """Check the named entries of `scale_rules` or `input_laws` and fill in their defaults.
 
     A formula's parameters are its keyword-only ones. Their annotations define what is allowed.
@@ -73,7 +74,7 @@ def check_entries(mapping: str, value: object) -> dict[str, dict[str, Any]]:
     return result
 
 
-def given_parameters(entry: Mapping[str, Any], word: str) -> str:
+def given_parameters(entry: Document, word: str) -> str:
     """Return the parameters of an entry in parentheses, for the end of a message."""
     values = " ".join(f"{name}={value}" for name, value in entry.items() if name != word)
     return f" ({values})" if values else ""

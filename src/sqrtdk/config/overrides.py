@@ -11,6 +11,7 @@ from sqrtdk.config.keys import RUN_KEYS, flat_keys, has_key, names_of_keys
 from sqrtdk.config.values import as_word
 from sqrtdk.config.yaml_reader import NAME, check_numbers, read_typed
 from sqrtdk.experiments.registry import EXPERIMENTS
+from sqrtdk.schema import Document
 from sqrtdk.system import errors, project_files
 
 CONF = project_files.find("conf")
@@ -211,7 +212,7 @@ def blocks_of(overrides: Iterable[str]) -> set[str]:
     }
 
 
-def overlay(base: Mapping[str, Any], values: Mapping[Any, Any]) -> dict[str, Any]:
+def overlay(base: Document, values: Mapping[Any, Any]) -> Document:
     """Merge `values` over `base`, recursively for mappings; YAML's keys on and off are words."""
     result = dict(base)
     for key, value in values.items():

@@ -18,7 +18,7 @@ from sqrtdk.config.values import as_word, check_value, refuse_repeat, to_list
 from sqrtdk.config.yaml_reader import NAME, read_config
 from sqrtdk.core import scale_rules
 from sqrtdk.experiments.registry import EXAMPLES, EXPERIMENTS, LEFT_OUT
-from sqrtdk.schema import Key, Settings
+from sqrtdk.schema import Document, Key, Settings
 
 
 def load(path: Path) -> Run:
@@ -33,7 +33,7 @@ def load(path: Path) -> Run:
         raise ConfigError(f"{path}: {error}") from None
 
 
-def resolve(composed: Mapping[str, Any], typed: Iterable[str] = ()) -> Run:
+def resolve(composed: Document, typed: Iterable[str] = ()) -> Run:
     """Check a composed configuration and resolve it. Raises ConfigError.
 
     `typed` are the experiments that have keys of their own on the command line.
@@ -80,7 +80,7 @@ def resolve(composed: Mapping[str, Any], typed: Iterable[str] = ()) -> Run:
     settings = {}
     for name in names:
         followed = {key: value for key, value in everywhere.items() if follows_flat(name, key)}
-        layers: dict[str, Mapping[str, Any]] = {
+        layers: dict[str, Document] = {
             f"experiment.{name}": _block(f"experiment.{name}", blocks_of.get(name), axis=False),
             "": followed | ({"scaling": rules[name]} if name in rules else {}),
             name: own[name],
@@ -108,11 +108,11 @@ def resolve(composed: Mapping[str, Any], typed: Iterable[str] = ()) -> Run:
 
 
 def _share_scale_rules(
-    everywhere: Mapping[str, Any],
-    own: Mapping[str, Mapping[str, Any]],
+    everywhere: Document,
+    own: Mapping[str, Document],
     names: Sequence[str],
     wanted: Sequence[str],
-    rules: Mapping[str, Any],
+    rules: Document,
 ) -> tuple[dict[str, list[Any]], list[str]]:
     """Return the flat key's scale rules for each experiment that cannot take all of them.
 
@@ -143,7 +143,7 @@ def _share_scale_rules(
     return dict.fromkeys(narrow, kept), [f"scaling: {note}"]
 
 
-def _block(experiment: str, value: object, *, axis: bool) -> Mapping[str, Any]:
+def _block(experiment: str, value: object, *, axis: bool) -> Document:
     """Return the settings given under an experiment's name.
 
     If that name is also an axis (`axis`), a plain value is for the axis.
@@ -169,13 +169,13 @@ def _run_name(value: object) -> str:
     return value
 
 
-def _shard_seeds(composed: Mapping[str, Any]) -> int:
+def _shard_seeds(composed: Document) -> int:
     meaning = RUN_KEYS["shard_seeds"]
     key = Key("shard_seeds", "whole", meaning, maximum=MOST_SHARD_SEEDS, axis=False)
     return int(check_value(key, composed.get("shard_seeds", 50), {}))
 
 
-def _chosen(composed: Mapping[str, Any]) -> list[str]:
+def _chosen(composed: Document) -> list[str]:
     """Return the run's experiments, in the order of the configuration."""
     given = composed.get("experiment") or {}
     if not isinstance(given, Mapping):
@@ -194,7 +194,7 @@ def _chosen(composed: Mapping[str, Any]) -> list[str]:
     return listed
 
 
-def _is_asked_for(name: str, composed: Mapping[str, Any]) -> bool:
+def _is_asked_for(name: str, composed: Document) -> bool:
     """Return whether a run has the key, if any, without which it leaves an experiment out."""
     key = EXPERIMENTS[name].needs_key if name in EXPERIMENTS else ""
     own = composed.get(name)
@@ -202,8 +202,8 @@ def _is_asked_for(name: str, composed: Mapping[str, Any]) -> bool:
 
 
 def _experiment(
-    name: str, layers: Mapping[str, Mapping[str, Any]], entries: Mapping[str, Mapping[str, Any]]
-) -> dict[str, Any]:
+    name: str, layers: Mapping[str, Document], entries: Mapping[str, Document]
+) -> Document:
     """Return one experiment's settings: later layers override earlier ones, all keys checked."""
     keys = {key.name: key for key in EXPERIMENTS[name].config_keys}
     merged: dict[str, Any] = {}

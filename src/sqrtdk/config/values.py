@@ -11,7 +11,7 @@ from typing import Any
 
 from sqrtdk.config.errors import ConfigError, invalid_value, listing
 from sqrtdk.config.yaml_reader import DECIMAL
-from sqrtdk.schema import Key
+from sqrtdk.schema import Document, Key
 from sqrtdk.system.errors import UserError
 
 FACTORS = (1e-15, 1e15)
@@ -59,7 +59,7 @@ def refuse_repeat(key: str, values: list[Any]) -> None:
         raise ConfigError(f"{key}: {repeated} is listed twice")
 
 
-def check_value(key: Key, value: object, entries: Mapping[str, Mapping[str, Any]]) -> Any:
+def check_value(key: Key, value: object, entries: Mapping[str, Document]) -> Any:
     """Return a key's checked value: sorted for an axis of numbers, with the entries for names."""
     if value is None and key.optional:
         return None

@@ -11,12 +11,13 @@ from typing import Any
 import yaml
 
 from sqrtdk.config.errors import ConfigError, given_twice, invalid_value
+from sqrtdk.schema import Document
 from sqrtdk.system import errors
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
-def read_config(path: Path) -> dict[str, Any]:
+def read_config(path: Path) -> Document:
     """Return the content of a configuration file. Raises ConfigError, which names the file."""
     try:
         found = read_text(path.read_text(encoding="utf-8-sig"))
@@ -85,7 +86,7 @@ def read_typed(key: str, text: str) -> Any:
         return text
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _once(pairs: list[tuple[str, Any]]) -> Document:
     check_repeat(key for key, _ in pairs)
     return dict(pairs)
 

@@ -130,7 +130,7 @@ def _describe(
         column[-1].axes.set_xlabel(f"{x.name} ({x.unit})" if x.unit else x.name)
 
 
-def heading(values: Mapping[str, Any]) -> str:
+def heading(values: Mapping[str, object]) -> str:
     """Return a panel's title: the axes that it differs in."""
     equations = [f"{name} = {value}" for name, value in values.items()]
     # A name of 32 letters gets its own line, or it would reach into the next panel.

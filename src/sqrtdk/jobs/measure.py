@@ -1,7 +1,7 @@
 """Measure one shard of an experiment."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +9,13 @@ from sqrtdk.experiments import cells
 from sqrtdk.experiments.base import load
 from sqrtdk.schema import Key
 from sqrtdk.storage import shard_files
-from sqrtdk.storage.tables import Row
 from sqrtdk.system import command_line, errors
 
 SHAPES: dict[str, tuple[type, ...]] = {"whole": (int,), "number": (int, float)}
 """The types of a key's values in a slab, where they are not words."""
 
 
-def check_slab(slab: Row, keys: Sequence[Key]) -> None:
+def check_slab(slab: Mapping[str, object], keys: Sequence[Key]) -> None:
     """Refuse anything but a slab of an experiment with these keys. Raises UserError.
 
     Only its shape: the pipeline's slabs are of a configuration that was checked.

@@ -21,6 +21,7 @@ from sqrtdk.core.attention import attention, softmax
 from sqrtdk.core.heads import Visibility
 from sqrtdk.core.metrics import logit_std, row_metrics
 from sqrtdk.core.shapes import Floats, Mask
+from sqrtdk.schema import Document
 from sqrtdk.system.errors import UserError, one_line
 
 QUANTITIES = {
@@ -55,12 +56,12 @@ class Result(NamedTuple):
 
 
 @cache
-def cases() -> tuple[dict[str, Any], ...]:
+def cases() -> tuple[Document, ...]:
     """Return every case with its answers, as cases.json has them."""
     return tuple(json.loads(Path(__file__).with_name("cases.json").read_text(encoding="utf-8")))
 
 
-def inputs(case: Mapping[str, Any]) -> tuple[list[np.ndarray], dict[str, Any]]:
+def inputs(case: Document) -> tuple[list[np.ndarray], Document]:
     """Return q, k and v [heads, n, d] of a case in its dtype, and its keyword arguments."""
     dtype = np.dtype(ml_dtypes.bfloat16 if case["dtype"] == "bfloat16" else case["dtype"])
     arguments = dict(case["arguments"])
@@ -112,9 +113,7 @@ def check(function: Callable[..., Any]) -> Iterator[Result | str]:
                 yield Result(case["name"], quantity, off, _allowed(case, quantity))
 
 
-def _takes(
-    function: Callable[..., Any], arrays: Sequence[np.ndarray], arguments: Mapping[str, Any]
-) -> bool:
+def _takes(function: Callable[..., Any], arrays: Sequence[np.ndarray], arguments: Document) -> bool:
     """Return whether a function takes these arguments, as far as its signature says."""
     try:
         inspect.signature(function).bind(*arrays, **arguments)
@@ -133,7 +132,7 @@ def _error(found: np.ndarray, wanted: np.ndarray) -> float:
     return float(np.max(np.abs(found - wanted)[~undefined], initial=0.0))
 
 
-def _allowed(case: Mapping[str, Any], quantity: str) -> float:
+def _allowed(case: Document, quantity: str) -> float:
     """Return the deviation that rounding explains.
 
     A logit z is known to about eps times the sum of the |products| that make it. The entropy of n

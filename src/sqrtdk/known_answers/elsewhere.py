@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sqrtdk.known_answers.check import cases, inputs, reference
+from sqrtdk.schema import Document
 
 
 class Formula(NamedTuple):
@@ -23,7 +24,7 @@ class Formula(NamedTuple):
     met: str
 
 
-def _logits(q: np.ndarray, k: np.ndarray, arguments: dict[str, Any]) -> np.ndarray:
+def _logits(q: np.ndarray, k: np.ndarray, arguments: Document) -> np.ndarray:
     scale = arguments.get("scale")
     factor = q.shape[-1] ** -0.5 if scale is None else scale
     found: np.ndarray = (q @ np.swapaxes(k, -1, -2)) * factor
@@ -36,7 +37,7 @@ def _weights(logits: np.ndarray) -> np.ndarray:
     return found
 
 
-def _visible(logits: np.ndarray, arguments: dict[str, Any]) -> np.ndarray:
+def _visible(logits: np.ndarray, arguments: Document) -> np.ndarray:
     mask = arguments.get("attn_mask")
     if mask is None and arguments.get("is_causal"):
         mask = np.tri(*logits.shape[-2:], dtype=np.bool_)

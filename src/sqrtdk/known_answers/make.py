@@ -15,6 +15,8 @@ from typing import Any
 
 from mpmath import exp, inf, isinf, isnan, log, mp, mpf, nan, nstr, sqrt, tanh
 
+from sqrtdk.schema import Document
+
 PATH = Path(__file__).with_name("cases.json")
 
 DIGITS = 17
@@ -246,7 +248,7 @@ def cases() -> Iterator[Case]:
     )
 
 
-def answers(given: Case) -> dict[str, Any]:
+def answers(given: Case) -> Document:
     """Return the exact answers of a case, by the definitions, as numbers of 60 digits."""
     q, k, v, arguments = given["q"], given["k"], given["v"], given["arguments"]
     shared = len(q) // len(k)
@@ -268,7 +270,7 @@ def answers(given: Case) -> dict[str, Any]:
     return found
 
 
-def _row(q: list[float], i: int, k: Matrix, v: Matrix, arguments: Case) -> dict[str, Any]:
+def _row(q: list[float], i: int, k: Matrix, v: Matrix, arguments: Case) -> Document:
     scale = 1 / sqrt(mpf(len(q))) if arguments.get("scale") is None else mpf(arguments["scale"])
     cap, window, mask = (arguments.get(name) for name in ("softcap", "window", "attn_mask"))
     logits, values = [], []

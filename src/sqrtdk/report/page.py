@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -15,7 +15,7 @@ from sqrtdk.experiments.base import FOLDER, load
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.report import dictionary, gallery, pivots, prose
 from sqrtdk.report.dictionary import read_rows
-from sqrtdk.schema import Settings
+from sqrtdk.schema import Document, Settings
 from sqrtdk.stats import agreement, decisions, summary
 from sqrtdk.storage import frames
 from sqrtdk.storage.tables import read_record
@@ -39,7 +39,7 @@ def render(folder: Path) -> str:
     return environment.get_template("page.html.j2").render(context(folder))
 
 
-def context(folder: Path) -> dict[str, Any]:
+def context(folder: Path) -> Document:
     """Return all variables of the template."""
     yaml_text = (folder / "config.yaml").read_text(encoding="utf-8")
     settings = yaml_reader.read_config(folder / "config.yaml")
@@ -101,7 +101,7 @@ def context(folder: Path) -> dict[str, Any]:
     }
 
 
-def _sections(folder: Path, experiments: Iterable[str], stems: set[str]) -> dict[str, Any]:
+def _sections(folder: Path, experiments: Iterable[str], stems: set[str]) -> Document:
     """Return what the sections of their own name that experiments have, by experiment."""
     found = {
         name: load(name, "section").context(read_rows(folder / name / "runs.csv"), stems)

@@ -11,6 +11,7 @@ from sqrtdk.claims import claim as claims_claim
 from sqrtdk.claims import verdicts as claims_ledger
 from sqrtdk.config import entries as config_entries
 from sqrtdk.experiments import statements
+from sqrtdk.schema import Document
 from sqrtdk.stats.wording import NBSP
 
 SOURCES = {"chapter": "What the chapter says", "ours": "What we add"}
@@ -66,7 +67,7 @@ def first_line(text: str | None) -> str:
     return (text or "").strip().partition("\n")[0]
 
 
-def facts(block: Mapping[str, Any]) -> list[tuple[str, str]]:
+def facts(block: Document) -> list[tuple[str, str]]:
     """Return the axes of an experiment, each in a few words."""
     shown = []
     for key, value in block.items():
@@ -83,7 +84,7 @@ def facts(block: Mapping[str, Any]) -> list[tuple[str, str]]:
 # Claims and questions
 
 
-def lead(ledger: Sequence[Row]) -> dict[str, Any]:
+def lead(ledger: Sequence[Row]) -> Document:
     """Return the findings that open the page, each with the series of its numbers.
 
     A run without any of the opening claims opens with its other findings.
@@ -163,7 +164,7 @@ def _paragraphs(text: str) -> list[str]:
 # Method
 
 
-def entries(document: Mapping[str, Any], mapping: str) -> list[Entry]:
+def entries(document: Document, mapping: str) -> list[Entry]:
     """Return the entries of `scale_rules` or `input_laws` in a resolved configuration."""
     word, formulas = config_entries.FORMULAS[mapping]
     return [
@@ -188,7 +189,7 @@ def meaning(formula: Callable[..., Any] | None) -> str:
     return " ".join([text, *(first_line(x.__doc__) for x in named if inspect.isclass(x))])
 
 
-def flat(record: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+def flat(record: Document, prefix: str = "") -> list[tuple[str, str]]:
     """Return a nested record as lines: the path of each value in words, and the value.
 
     >>> flat({"blas": {"kernel": "Haswell"}, "changed": None})

@@ -6,7 +6,7 @@ number.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, TypedDict, cast
 
 import pandas as pd
 
@@ -19,12 +19,21 @@ RuleKind = Literal["unscaled", "scaled", "inverse", "inverse_64"]
 """The effect of a scale rule, independent of its name; see `_KINDS`."""
 
 
+class SeriesAxes(TypedDict):
+    """The axes of a series, which is a curve over d_k."""
+
+    n_k: int
+    n_q: int
+    inputs: str
+    dtype: str
+
+
 @dataclass(frozen=True)
 class Series:
     """All measurements at one (n_k, n_q, inputs, dtype), over d_k and scale rules."""
 
     label: str
-    axes: Mapping[str, Any]
+    axes: SeriesAxes
     unrelated: bool
     rules: Mapping[str, str | None]
     curves: Mapping[tuple[str, str], Curve]
@@ -105,7 +114,8 @@ def series_of(
         curve[row["d_k"]] = Estimate(row["ratio"], row["ci_low"], row["ci_high"])
     result = []
     for values, frame in table.groupby(axes, sort=True):
-        at: dict[str, Any] = dict(zip(axes, values, strict=True))
+        names = dict(zip(axes, values, strict=True))
+        at = cast(SeriesAxes, names)
         curves: dict[tuple[str, str], Curve] = {}
         for row in frame.sort_values("d_k").to_dict("records"):
             curve = curves.setdefault((row["scaling"], row["metric"]), {})
@@ -113,7 +123,7 @@ def series_of(
         law = law_of(settings["inputs"].get(at["inputs"], {}))
         unrelated = law is not None and law.unrelated
         named = [axis for axis in axes if axis in varying or (axis == "inputs" and not unrelated)]
-        label = ", ".join(f"{axis} = {at[axis]}" for axis in named)
+        label = ", ".join(f"{axis} = {names[axis]}" for axis in named)
         result.append(Series(label, at, unrelated, rules, curves, paired.get(tuple(values), {})))
     return result
 

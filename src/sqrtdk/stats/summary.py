@@ -7,7 +7,7 @@ independent, and a cell counts once whatever its number of queries.
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -65,7 +65,7 @@ def summarize(
     axes = [c.name for c in schema if c.axis and c.name != "seed"]
     result = []
     for group, frame in runs.groupby(axes, sort=True):
-        at: dict[str, Any] = dict(zip(axes, group, strict=True))
+        at = cast(tables.Row, dict(zip(axes, group, strict=True)))
         for metric in (c for c in schema if not c.axis):
             values = frame[metric.name].dropna().to_numpy(dtype=float)
             if len(values):
@@ -74,7 +74,7 @@ def summarize(
                     factor if isinstance(factor, int) else int(at[factor])
                     for factor in metric.counted
                 ]
-                found = statistics(
+                found: dict[str, float] = statistics(
                     values,
                     pool=metric.pool,
                     exact=target,
@@ -85,7 +85,8 @@ def summarize(
                     # A share is within 0 to 1, even if the t-interval of few seeds is not.
                     for end in ("ci_low", "ci_high"):
                         found[end] = float(np.clip(found[end], 0.0, 1.0))
-                result.append(at | {"metric": metric.name} | found)
+                row: tables.Row = {"metric": metric.name, **found}
+                result.append(at | row)
     return result
 
 

@@ -14,12 +14,12 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import psutil
 
 from sqrtdk import __version__
+from sqrtdk.schema import Document
 
 PACKAGES = ("numpy", "ml-dtypes", "scipy", "pandas", "matplotlib", "hydra-core", "snakemake")
 UNKNOWN = "unknown"
@@ -40,7 +40,7 @@ def without_folders(command: str) -> str:
     return _FOLDER.sub("", command.replace(home, "/") if len(home) > 2 else command)
 
 
-def revision(folder: Path) -> dict[str, Any]:
+def revision(folder: Path) -> Document:
     """Return the git commit of the code in a folder, and whether it was changed since.
 
     The values are "unknown" without git, without a repository, and if the repository does not track
@@ -125,7 +125,7 @@ def _openblas_libraries() -> list[str]:
     return [str(path) for place in places for path in sorted(place.glob("*openblas*"))]
 
 
-def machine() -> dict[str, Any]:
+def machine() -> Document:
     """Return CPU, memory and operating system, without the machine's name."""
     return {
         "cpu": _cpu(),
@@ -173,7 +173,7 @@ def digests(paths: Iterable[Path], folder: Path) -> dict[str, str]:
 
 def provenance(
     command: str, paths: Iterable[Path], folder: Path, inputs: Mapping[str, str]
-) -> dict[str, Any]:
+) -> Document:
     """Return the whole record; `inputs` has the SHA-256 of each file of the user that was read."""
     return {
         "command": without_folders(command),

@@ -7,8 +7,9 @@ import argparse
 import difflib
 import json
 import sys
-from typing import Any, NoReturn
+from typing import NoReturn
 
+from sqrtdk.schema import Document
 from sqrtdk.system import disk, stdio
 
 
@@ -46,7 +47,7 @@ def one_line(error: BaseException) -> str:
     return f"{key}: {lines[0]}" if key else lines[0]
 
 
-def read_json(text: str, what: str) -> dict[str, Any]:
+def read_json(text: str, what: str) -> Document:
     """Return the object of a JSON text. Raises UserError."""
     try:
         found = json.loads(text)

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from sqrtdk.core import heads
+from sqrtdk.schema import Value
 from sqrtdk.theory import expected
 
 LAYOUTS = ("bhnd", "bnhd")
@@ -123,7 +124,7 @@ def measure(
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
-def _row(at: int, head: int, name: str, found: heads.Head, *, with_sink: bool) -> dict[str, Any]:
+def _row(at: int, head: int, name: str, found: heads.Head, *, with_sink: bool) -> dict[str, Value]:
     own = found.statistics
     typical = expected.unrelated(own.logit_std, found.visible_keys)
     if with_sink:

@@ -5,14 +5,14 @@ depends on d_k and n_k only.
 """
 
 import itertools
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
 from sqrtdk.core import scale_rules
 from sqrtdk.core.input_laws import law_of
-from sqrtdk.schema import Column, Entry, Settings
+from sqrtdk.schema import Column, Document, Entry, Settings
 from sqrtdk.storage import code_digest, shard_files, tables
 from sqrtdk.theory import expectations
 
@@ -69,7 +69,7 @@ def curve(sizes: list[int]) -> list[float]:
     return found
 
 
-def specs(found: Iterable[Point]) -> dict[str, dict[str, Any]]:
+def specs(found: Iterable[Point]) -> Mapping[str, Document]:
     """Return the shards that hold some points, by file name: one n_k each, at most `POINTS`."""
     result = {}
     code = code_digest.measured_digest("sqrtdk.theory.points")

@@ -1,19 +1,17 @@
 """Choose what the Snakefile builds: a run, or a comparison of runs."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from sqrtdk.config import errors
+from sqrtdk.schema import Document
 from sqrtdk.system import disk
 from sqrtdk.workflow import comparison, request, session
 from sqrtdk.workflow.targets import Workflow
 
 
-def flow_of(
-    values: Mapping[str, Any], files: Sequence[Path] = ()
-) -> Workflow | comparison.Comparison:
+def flow_of(values: Document, files: Sequence[Path] = ()) -> Workflow | comparison.Comparison:
     """Return the run of Snakemake's `config`, or the comparison of the runs that `runs` names."""
     arguments = sys.argv[1:]
     try:

@@ -13,11 +13,12 @@ import time
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
+from sqrtdk.schema import Document
 from sqrtdk.system import disk, interrupts, stdio
 from sqrtdk.workflow import arguments, patches
 
@@ -137,7 +138,7 @@ class LogHandler(LogHandlerBase):
         elif kind == LogEvent.RUN_INFO and self.common_settings.dryrun:
             self.print(self.format(record).strip())
 
-    def failure(self, event: Mapping[str, Any]) -> str:
+    def failure(self, event: Document) -> str:
         """Return the files and the last log lines of a failed job; record them for the end."""
         made = next(iter(event["output"]), event["rule_name"])
         said = log_of(event)
@@ -282,7 +283,7 @@ def shortened(lines: list[str]) -> list[str]:
     return [*lines[:MOST_LINES], f"and {more} more"] if more > 0 else lines
 
 
-def log_of(event: Mapping[str, Any]) -> list[str]:
+def log_of(event: Document) -> list[str]:
     """Return the end of a failed job's log: the cells that it names, or its last lines."""
     lines: list[str] = []
     for path in event["log"]:

@@ -9,17 +9,18 @@ from sqrtdk.config import compose as config_compose
 from sqrtdk.config import errors, yaml_reader
 from sqrtdk.config import overrides as config_overrides
 from sqrtdk.config import run as config_run
+from sqrtdk.schema import Document
 from sqrtdk.workflow.arguments import entries
 
 
 def compose(
-    values: Mapping[str, Any], files: Sequence[Path] = (), arguments: Sequence[str] = ()
+    values: Document, files: Sequence[Path] = (), arguments: Sequence[str] = ()
 ) -> config_run.Run:
     """Return the run of Snakemake's config mapping, its config files and its command line.
 
     Raises ConfigError, also for a repeated key: otherwise the last value would win silently.
     """
-    given, typed = read_given(values, files, arguments), entries(arguments)
+    given, typed = dict(read_given(values, files, arguments)), entries(arguments)
     grammar = given.pop("hydra", "")
     if isinstance(grammar, str):
         # Snakemake strips quotes from the ends of a value, even if there is only one.
@@ -37,8 +38,8 @@ def compose(
 
 
 def read_given(
-    values: Mapping[str, Any], files: Sequence[Path] = (), arguments: Sequence[str] = ()
-) -> dict[str, Any]:
+    values: Document, files: Sequence[Path] = (), arguments: Sequence[str] = ()
+) -> Document:
     """Return Snakemake's config mapping with typed entries read like those of a file.
 
     Raises ConfigError.

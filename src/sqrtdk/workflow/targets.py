@@ -5,7 +5,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -15,7 +15,7 @@ from sqrtdk.config import errors
 from sqrtdk.experiments.base import Experiment, Table
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.jobs import exact_curves, merge
-from sqrtdk.schema import Slab
+from sqrtdk.schema import Document, Slab
 from sqrtdk.storage import atomic, code_digest, guards, shard_files
 from sqrtdk.system import disk, memory, stdio
 from sqrtdk.system.errors import UserError
@@ -32,7 +32,7 @@ SHARDS = RESULTS / "shards"
 class Workflow:
     """One run, as described by Snakemake's `config`. Bad input raises WorkflowError."""
 
-    def __init__(self, values: Mapping[str, Any], files: Sequence[Path] = ()) -> None:
+    def __init__(self, values: Document, files: Sequence[Path] = ()) -> None:
         arguments = sys.argv[1:]
         session.prepare(arguments)
         try:

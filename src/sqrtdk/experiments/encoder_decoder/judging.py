@@ -1,7 +1,6 @@
 """Helpers for judging the claims about encoder and decoder."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import pandas as pd
 
@@ -33,7 +32,7 @@ def last_step(table: pd.DataFrame) -> pd.DataFrame:
     return found
 
 
-def need(curves: Mapping[str, Any], *readers: str) -> None:
+def need(curves: Mapping[str, object], *readers: str) -> None:
     """Raise MissingError if a run lacks one of some readers."""
     lacking = [reader for reader in readers if reader not in curves]
     if lacking:

@@ -8,7 +8,7 @@ and for the typical row. The two differ by orders of magnitude, which is the poi
 
 import math
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
 import pandas as pd
 
@@ -113,7 +113,7 @@ def rows(
                 continue
             found, beyond = _past_from(curve, level, above=above)
             yield {
-                **series.axes,
+                **cast(tables.Row, series.axes),
                 "quantity": quantity,
                 "d_k": found.mean,
                 "ci_low": found.low,

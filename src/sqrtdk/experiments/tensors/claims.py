@@ -1,14 +1,14 @@
 """Judge the claims about trained models."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import PurePath
-from typing import Any
 
 import pandas as pd
 
 from sqrtdk.claims.claim import Claim
 from sqrtdk.claims.findings import Finding
 from sqrtdk.experiments.tensors.models import NEAR_1
+from sqrtdk.schema import Settings
 from sqrtdk.stats.decisions import beyond
 from sqrtdk.stats.intervals import Estimate, MissingError
 from sqrtdk.stats.series import WholeTable
@@ -74,12 +74,12 @@ def needs_scale(whole: WholeTable) -> Finding:
     )
 
 
-def _by_file(settings: Mapping[str, Any], table: pd.DataFrame) -> Sequence[WholeTable]:
+def _by_file(settings: Settings, table: pd.DataFrame) -> Sequence[WholeTable]:
     mine = table[(table["scaling"] == SCALED) & (table["path"] != "")]
     return [WholeTable(found, PurePath(str(path)).name) for path, found in mine.groupby("path")]
 
 
-def _by_model(settings: Mapping[str, Any], table: pd.DataFrame) -> Sequence[WholeTable]:
+def _by_model(settings: Settings, table: pd.DataFrame) -> Sequence[WholeTable]:
     return [WholeTable(found, str(model)) for model, found in table.groupby("model", sort=False)]
 
 

@@ -5,11 +5,12 @@ Everything is read from the example's table of entries.
 
 import math
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sqrtdk.claims.findings import ONE_HOT
 from sqrtdk.experiments.worked_example import matrices
 from sqrtdk.experiments.worked_example.matrices import Entry, Matrices, Matrix
+from sqrtdk.schema import Document
 from sqrtdk.stats.wording import NBSP
 
 
@@ -133,7 +134,7 @@ def _rms(matrix: Matrix) -> float:
     return math.sqrt(sum(value * value for value in values) / len(values))
 
 
-def context(rows: list[dict[str, str]], stems: set[str]) -> dict[str, Any] | None:
+def context(rows: list[dict[str, str]], stems: set[str]) -> Document | None:
     """Return what section.html.j2 names: the example, and whether the page has its pictures."""
     if not rows:
         return None
