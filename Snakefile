@@ -27,7 +27,14 @@ if not Path(sqrtdk.__file__).samefile(SOURCE / "sqrtdk" / "__init__.py"):
     )
 
 try:
-    from sqrtdk.workflow.code_files import PARTS, benchmarks, code, pages
+    from sqrtdk.workflow.code_files import (
+        PARTS,
+        benchmarks,
+        citation,
+        code,
+        pages,
+        workflow_files,
+    )
     from sqrtdk.workflow import comparison
     from sqrtdk.workflow.flow import flow_of
 
@@ -72,6 +79,7 @@ if flow.experiments:
     include: "rules/measure.smk"
     include: "rules/tables.smk"
     include: "rules/report.smk"
+    include: "rules/export.smk"
     include: "rules/benchmark.smk"
 
 

@@ -292,7 +292,7 @@ def of_modules() -> Iterator[Mistake]:
             yield Mistake(module, ("nothing", "nowhere", "figures"), ("nothing",))
             for folder in ("nowhere", config, "broken"):
                 yield Mistake(module, ("scaling", folder, "figures"), (folder,))
-        elif module in ("sqrtdk.report", "sqrtdk.jobs.verify"):
+        elif module in ("sqrtdk.report", "sqrtdk.jobs.export", "sqrtdk.jobs.verify"):
             for folder in ("nowhere", config, "files", "broken", "broken2", "broken3", "", "é"):
                 yield Mistake(module, (folder,))
         elif module == "sqrtdk.jobs.compare":

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from sqrtdk.experiments.base import FOLDER
 from sqrtdk.storage import atomic, code_digest
+from sqrtdk.system import project_files
 
 STATE = Path(".snakemake/sqrtdk")
 """Files that Snakemake compares times with, and nothing else."""
@@ -76,3 +77,14 @@ def pages() -> list[str]:
     folders = (code_digest.PACKAGE / "report", FOLDER)
     files = (path for folder in folders for path in folder.rglob("*.*"))
     return sorted(os.path.relpath(path) for path in files if path.suffix in PAGES)
+
+
+def citation() -> str:
+    """Return the file that says how the project is cited."""
+    return os.path.relpath(project_files.find("CITATION.cff"))
+
+
+def workflow_files() -> list[str]:
+    """Return the Snakefile and its rules, which an archive of a run has copies of."""
+    files = [project_files.find("Snakefile"), *project_files.find("rules").glob("*.smk")]
+    return sorted(map(os.path.relpath, files))

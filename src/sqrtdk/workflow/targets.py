@@ -152,7 +152,10 @@ class Workflow:
     @property
     def everything(self) -> list[str]:
         """Return the files of the whole run: tables, figures, claims and the report."""
-        own = ("report.html", "config.yaml", "claims.csv", "questions.csv", "provenance.json")
+        own = (
+            *("report.html", "config.yaml", "claims.csv", "questions.csv", "provenance.json"),
+            *("report.md", "ro-crate-metadata.json", "codemeta.json"),
+        )
         return [
             *(f"{self.folder}/{file}" for file in own),
             *(file for experiment in self.experiments for file in self.files(experiment)),

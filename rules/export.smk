@@ -1,0 +1,36 @@
+"""The run for other places: the page of a repository, an archive, a software catalogue.
+
+Needs the tables, the figures and the provenance; makes files beside the report.
+"""
+
+
+localrules:
+    export,
+
+
+rule export:
+    "Write report.md, the run as a Workflow Run RO-Crate, and codemeta.json."
+    input:
+        claims=rules.claims.output,
+        questions=rules.questions.output,
+        provenance=rules.provenance.output,
+        tables=[flow.tables(name) for name in flow.experiments],
+        figures=[flow.figures(name) for name in flow.experiments],
+        code=flow.common_code("export", "claims"),
+        captions=pages(),
+        citation=citation(),
+        rules=workflow_files(),
+    output:
+        page=f"{flow.folder}/report.md",
+        crate=f"{flow.folder}/ro-crate-metadata.json",
+        codemeta=f"{flow.folder}/codemeta.json",
+    log:
+        f"{flow.folder}/logs/export.log",
+    benchmark:
+        f"{flow.folder}/logs/export.tsv"
+    conda:
+        "../envs/jobs.yml"
+    params:
+        folder=flow.folder,
+    shell:
+        "python -m sqrtdk.jobs.export {params.folder} 2> {log}"

@@ -1,0 +1,1 @@
+"""Write a run for other places: a page of a repository, an archive, a software catalogue."""
