@@ -1,14 +1,20 @@
 """The smoke run as an unknown user id has it: no home that it can write to, and no network.
 
 One run serves twice: it is the session's finished smoke run, and it shows that one like this works.
+Its jobs are forks (see `warm`) of a process of the same user; those of the small run before it are
+processes of their own.
 """
 
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import warm
 
 import sqrtdk
 
@@ -82,6 +88,42 @@ def give(folder: Path, owner: int) -> None:
         os.chown(path, owner, owner, follow_symlinks=False)
 
 
+UV = """#!/bin/sh
+if test "$1" = sync; then set -- "$@" --no-compile-bytecode; fi
+exec '{uv}' "$@"
+"""
+"""uv that leaves most modules uncompiled, because the runs here load few of them."""
+
+
+def uv_of_this_machine(folder: Path) -> Iterator[str]:
+    """Yield the folder of a uv, if there is one; without one, run.py installs its own."""
+    known = shutil.which("uv") or shutil.which("uv", path=str(ROOT / ".uv" / "bin"))
+    if known:
+        folder.mkdir()
+        (folder / "uv").write_text(UV.format(uv=known), encoding="utf-8")
+        (folder / "uv").chmod(0o755)
+        yield str(folder)
+
+
+@contextmanager
+def forked_jobs(root: Path, prefix: list[str], environment: dict[str, str]) -> Iterator[None]:
+    """Have the jobs of runs of a checkout be forks of one process, started by `prefix`."""
+    python, place = root / ".venv/bin/python", root.parent / "server"
+    place.mkdir()
+    give(place, UNKNOWN)
+    # What is loaded once, before there is a run, has no place of a run for its fonts.
+    variables = environment | {"MPLCONFIGDIR": str(place), "OMP_NUM_THREADS": "1"}
+    own = python.rename(python.with_name("python-of-the-environment"))
+    command = [*prefix, str(own), str(root / "tests/warm.py"), str(place / "socket")]
+    server = warm.start(command, variables)
+    warm.write_python(python, str(own), place / "socket", str(root / "tests/job.py"))
+    try:
+        yield
+    finally:
+        own.rename(python)
+        server.communicate()
+
+
 def build(folder: Path, smoke: tuple[str, ...]) -> dict[str, Any]:
     """Set a checkout up as root and run it as the unknown user; return how each command ended.
 
@@ -96,7 +138,8 @@ def build(folder: Path, smoke: tuple[str, ...]) -> dict[str, Any]:
     # Others may enter the folders of pytest no more than root's home.
     root = checkout(Path("/tmp") / f"sqrtdk-{os.getpid()}" / "ein Projekt ü")
     try:
-        path = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
+        usual = "/usr/local/bin:/usr/bin:/bin"
+        path = {"PATH": os.pathsep.join([*uv_of_this_machine(root.parent / "uv"), usual])}
         command = [python, str(root / "run.py"), "--version"]
         done = subprocess.run(
             command, env=os.environ | path, capture_output=True, text=True, check=False
@@ -104,6 +147,12 @@ def build(folder: Path, smoke: tuple[str, ...]) -> dict[str, Any]:
         if "cannot install" in done.stderr:
             raise UnavailableError("no registry of packages can be reached")
         assert done.returncode == 0, done.stderr
+        # As root, who alone can write what is compiled.
+        inside = [str(root / ".venv/bin/python"), "-m", "compileall", "-q", str(root / "src")]
+        subprocess.run([*inside, *map(str, root.glob(".venv/lib/*/*/snakemake*/"))], check=True)
+        load = "; ".join(f"import {name}" for name in (*warm.LOADED, "docutils.core", "yaml"))
+        subprocess.run([inside[0], "-c", load], check=True)
+        path = {"PATH": usual}
 
         # Another kernel of BLAS would give other last digits than runs outside.
         kernel = {name: x for name, x in os.environ.items() if name.startswith("OPENBLAS_")}
@@ -127,7 +176,8 @@ def build(folder: Path, smoke: tuple[str, ...]) -> dict[str, Any]:
         found["elsewhere"] = run("--directory", ".", *small, cwd=out)
         give(root, UNKNOWN)
         found["dry"] = run("-n", *smoke)
-        found["smoke"] = run(*smoke)
+        with forked_jobs(root, prefix, path | kernel):
+            found["smoke"] = run(*smoke)
         found["again"] = run(*smoke)
         show = "import sys; print(*sys.version_info[:2])"
         version = subprocess.check_output([python, "-c", show], text=True)

@@ -177,8 +177,8 @@ def test_memory_bounds_what_the_seeds_trained_together_take(
 
     seeds = [0, encoder_decoder.SEEDS_PER_BATCH]
     # A few steps beyond one chunk, where the next one is drawn.
-    monkeypatch.setattr(recall, "CHUNK", 8)
-    slab = SLAB | sizes | {"reader": [reader], "steps": 9, "log_every": 9, "seeds": seeds}
+    monkeypatch.setattr(recall, "CHUNK", 4)
+    slab = SLAB | sizes | {"reader": [reader], "steps": 5, "log_every": 5, "seeds": seeds}
     if experiment is reach:
         del slab["log_every"]
     tracemalloc.start()

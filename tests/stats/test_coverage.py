@@ -124,11 +124,10 @@ def test_every_share_that_counts_says_how_many() -> None:
 # Crossings
 
 
-GRIDS = ([2**i for i in range(13)], [4**i for i in range(7)])
+FINE, COARSE = [2**i for i in range(13)], [4**i for i in range(7)]
 
 
-@pytest.mark.parametrize("grid", GRIDS)
-@pytest.mark.parametrize("n_k", [16, 256])
+@pytest.mark.parametrize(("n_k", "grid"), [(16, FINE), (256, COARSE)])
 def test_interpolation_does_not_exclude_an_exact_crossing(n_k: int, grid: list[int]) -> None:
     def value(metric: str, d_k: float) -> float:
         off, on = (expectations.expectations(n_k, d_k, s) for s in (1.0, d_k**-0.5))

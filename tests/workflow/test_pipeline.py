@@ -466,10 +466,11 @@ def modules() -> list[str]:
 
 # Forks of one process with the libraries loaded, because only our own modules are of interest.
 IMPORTS = """
-import importlib, json, os, sys
+import gc, importlib, json, os, sys
 for name in ("hydra", "jinja2", "matplotlib.figure", "pandas", "psutil", "scipy.special"):
     importlib.import_module(name)
 assert not [name for name in sys.modules if name.split(".")[0] == "sqrtdk"]
+gc.freeze()
 for module in sys.argv[1:]:
     sys.stdout.flush()
     if os.fork() == 0:
