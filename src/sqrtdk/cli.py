@@ -265,7 +265,3 @@ def _is_rows(path: Path) -> bool:
         first = file.readline(10_000).rstrip(b"\n").decode(errors="replace")
     headers = (",".join(c.name for c in one.columns) for one in EXPERIMENTS.values())
     return first in headers
-
-
-if __name__ == "__main__":
-    main()

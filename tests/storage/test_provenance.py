@@ -142,10 +142,18 @@ def test_without_git_the_revision_is_unknown(
 
 
 def test_a_kernel_that_cannot_be_asked_for_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(provenance, "_openblas_libraries", lambda: ["no-such-library.so"])
-    assert provenance.kernel() == "unknown"
-    monkeypatch.setattr(provenance, "_openblas_libraries", list)
-    assert provenance.kernel() == "unknown"
+    for loaded in ([], [{"internal_api": "mkl"}], [{"internal_api": "openblas", "filepath": "x"}]):
+        monkeypatch.setattr(provenance, "threadpool_info", loaded.copy)
+        assert provenance.kernel() == "unknown"
+
+
+def test_the_kernel_is_that_of_the_library_of_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    libraries = [
+        {"internal_api": "openblas", "filepath": "scipy.libs/x.so", "architecture": "Zen"},
+        {"internal_api": "openblas", "filepath": "numpy.libs/x.so", "architecture": "Haswell"},
+    ]
+    monkeypatch.setattr(provenance, "threadpool_info", lambda: libraries)
+    assert provenance.kernel() == "Haswell"
 
 
 def test_the_kernel_follows_the_coretype_that_openblas_was_told() -> None:

@@ -29,9 +29,7 @@ class FormError(ConfigError):
 
 def invalid_value(key: str, value: object, allowed: str, known: Iterable[str] = ()) -> ConfigError:
     """Return the error for a bad value: key, value, what is allowed and the nearest name."""
-    return ConfigError(
-        f"{key}: {errors.shorten(value)} is not allowed; allowed: {allowed}{_hint(value, known)}"
-    )
+    return ConfigError(f"{errors.not_allowed(key, value, allowed)}{_hint(value, known)}")
 
 
 def unknown(key: object, known: Iterable[str], where: str = "") -> ConfigError:

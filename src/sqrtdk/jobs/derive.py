@@ -4,11 +4,12 @@ import sys
 from pathlib import Path
 
 from sqrtdk.config import resolve
+from sqrtdk.config.errors import invalid_value
 from sqrtdk.experiments import schemas
 from sqrtdk.experiments.base import load
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.storage import frames, guards, tables
-from sqrtdk.system import command_line, errors
+from sqrtdk.system import command_line
 
 
 def main() -> None:
@@ -18,9 +19,7 @@ def main() -> None:
     experiment = EXPERIMENTS.get(name)
     if experiment is None or table not in {one.name for one in experiment.tables}:
         allowed = [f"{x.name}/{one.name}" for x in EXPERIMENTS.values() for one in x.tables]
-        raise errors.UserError(
-            f"table: {wanted_table} is not allowed; allowed: {', '.join(allowed)}"
-        )
+        raise invalid_value("table", wanted_table, ", ".join(allowed), allowed)
     wanted = experiment.table(table)
     settings = resolve.load(Path(configuration)).of(name)
     folder = Path(configuration).parent / name

@@ -3,11 +3,12 @@
 import sys
 from pathlib import Path
 
+from sqrtdk.config.errors import invalid_value
 from sqrtdk.experiments import schemas
 from sqrtdk.experiments.base import load
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.figures import draw
-from sqrtdk.system import command_line, errors
+from sqrtdk.system import command_line
 
 
 def main() -> None:
@@ -15,9 +16,7 @@ def main() -> None:
     name, source, target = sys.argv[1:]
     experiment = EXPERIMENTS.get(name)
     if experiment is None:
-        raise errors.UserError(
-            f"experiment: {name!r} is not allowed; allowed: {', '.join(EXPERIMENTS)}"
-        )
+        raise invalid_value("experiment", name, ", ".join(EXPERIMENTS), EXPERIMENTS)
     columns = {table: schemas.columns(experiment, table) for table in experiment.drawn_from}
     build = load(name, "figures").BUILD
     draw.draw(name, build, columns, Path(source), Path(target))

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sqrtdk.experiments import cells
-from sqrtdk.experiments.base import load
+from sqrtdk.experiments.base import FOLDER, load
 from sqrtdk.schema import Key
 from sqrtdk.storage import shard_files
 from sqrtdk.system import command_line, errors
@@ -22,10 +22,8 @@ def check_slab(slab: Mapping[str, object], keys: Sequence[Key]) -> None:
     """
     seeds: Any = slab.get("seeds")
     if not (_are(seeds, (int,)) and len(seeds) == 2 and 0 <= seeds[0] < seeds[1]):
-        raise errors.UserError(
-            f"seeds: {seeds!r} is not allowed; "
-            "allowed: the first seed and the one after the last, [0, 20]"
-        )
+        allowed = "the first seed and the one after the last, [0, 20]"
+        raise errors.not_allowed("seeds", seeds, allowed)
     for key in keys:
         value = slab.get(key.name)
         values = value if isinstance(value, list) else [value]
@@ -35,8 +33,7 @@ def check_slab(slab: Mapping[str, object], keys: Sequence[Key]) -> None:
             else _are(values, SHAPES.get(key.kind, (str,)))
         ) or (key.optional and value is None)
         if key.name != "seed" and not right:
-            shown = errors.shorten(value)
-            raise errors.UserError(f"{key.name}: {shown} is not allowed; allowed: {key.allowed}")
+            raise errors.not_allowed(key.name, value, key.allowed)
 
 
 def _are(values: Any, types: tuple[type, ...]) -> bool:
@@ -53,7 +50,8 @@ def main() -> None:
         # A package that is missing is not a wrong name.
         if not (error.name or "").startswith("sqrtdk.experiments."):
             raise
-        raise errors.UserError(f"experiment: {name!r} is not allowed") from None
+        known = sorted(path.parent.name for path in FOLDER.glob("*/experiment.py"))
+        raise errors.not_allowed("experiment", name, ", ".join(known)) from None
     slab = errors.read_json(text, "a slab")
     check_slab(slab, experiment.config_keys)
     rows = cells.measure_cells(experiment.cells(slab), experiment.columns, slab)

@@ -98,3 +98,9 @@ def exact_values(settings: Settings, table: pd.DataFrame) -> dict[tuple[Any, ...
         for d_k, n_k, n_q, scaling, metric, exact in table.itertuples(index=False, name=None)
         for law, dtype in itertools.product(laws, settings.get("dtype", ()))
     }
+
+
+def last_step(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of the last step."""
+    found: pd.DataFrame = table[table["step"] == table["step"].max()]
+    return found

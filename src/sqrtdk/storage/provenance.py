@@ -3,7 +3,6 @@
 Users publish this file. So it names no user, no host, and no folder outside the run's own.
 """
 
-import ctypes
 import hashlib
 import os
 import platform
@@ -17,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import psutil
+from threadpoolctl import threadpool_info
 
 from sqrtdk import __version__
 from sqrtdk.schema import Document
@@ -96,33 +96,10 @@ def blas() -> dict[str, str]:
 
 def kernel() -> str:
     """Return the name of OpenBLAS's kernel, which decides the last bits of every product."""
-    for library in _openblas_libraries():
-        try:
-            loaded = ctypes.CDLL(library)
-        except OSError:
-            continue
-        for prefix in ("scipy_", ""):
-            for suffix in ("64_", ""):
-                name = f"{prefix}openblas_get_corename{suffix}"
-                if hasattr(loaded, name):
-                    function = getattr(loaded, name)
-                    function.restype = ctypes.c_char_p
-                    answer = function()
-                    return answer.decode() if answer else UNKNOWN
-    return UNKNOWN
-
-
-def _openblas_libraries() -> list[str]:
-    """Return the OpenBLAS libraries of this process, or of NumPy if the system lists none."""
-    maps = Path("/proc/self/maps")
-    if maps.is_file():
-        fields = (line.split(maxsplit=5) for line in maps.read_text().splitlines())
-        loaded = {f[5] for f in fields if len(f) == 6 and "openblas" in Path(f[5]).name}
-        # NumPy's own first: SciPy may have loaded another one.
-        return sorted(loaded, key=lambda path: ("numpy" not in path, path))
-    package = Path(np.__file__).parent
-    places = (package.parent / "numpy.libs", package / ".dylibs")
-    return [str(path) for place in places for path in sorted(place.glob("*openblas*"))]
+    loaded = [one for one in threadpool_info() if one.get("internal_api") == "openblas"]
+    # NumPy's own first: SciPy may have loaded another one.
+    loaded.sort(key=lambda one: "numpy" not in one["filepath"])
+    return str(loaded[0].get("architecture") or UNKNOWN) if loaded else UNKNOWN
 
 
 def machine() -> Document:

@@ -7,14 +7,19 @@ import argparse
 import difflib
 import json
 import sys
-from typing import NoReturn
+from collections.abc import Mapping
+from typing import Any, NoReturn
 
-from sqrtdk.schema import Document
 from sqrtdk.system import disk, stdio
 
 
 class UserError(Exception):
     """Invalid user input or file content; the message is a one-line explanation."""
+
+
+def not_allowed(key: str, value: object, allowed: str) -> UserError:
+    """Return the error for a bad value: the key, the value and what is allowed."""
+    return UserError(f"{key}: {shorten(value)} is not allowed; allowed: {allowed}")
 
 
 def refuse_option(parser: argparse.ArgumentParser, message: str) -> NoReturn:
@@ -47,7 +52,7 @@ def one_line(error: BaseException) -> str:
     return f"{key}: {lines[0]}" if key else lines[0]
 
 
-def read_json(text: str, what: str) -> Document:
+def read_json(text: str, what: str) -> Mapping[str, Any]:
     """Return the object of a JSON text. Raises UserError."""
     try:
         found = json.loads(text)

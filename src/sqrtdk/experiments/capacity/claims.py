@@ -12,7 +12,6 @@ from sqrtdk.experiments.encoder_decoder.judging import (
     SETTLED,
     curves_of,
     is_settled,
-    last_step,
     points_of,
 )
 from sqrtdk.experiments.encoder_decoder.measure import GAIN, LEARNT_ACCURACY, UNASKED
@@ -20,6 +19,7 @@ from sqrtdk.stats.curves import is_beyond
 from sqrtdk.stats.decisions import all_known, any_known
 from sqrtdk.stats.intervals import Estimate, MissingError
 from sqrtdk.stats.series import WholeTable
+from sqrtdk.stats.summary import last_step
 from sqrtdk.stats.wording import format_estimate, format_percent
 
 # Capacity

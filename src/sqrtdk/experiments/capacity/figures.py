@@ -4,18 +4,19 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from sqrtdk.experiments.encoder_decoder.figures import SAYS_UNASKED, at_end, by_reader, looks_of
+from sqrtdk.experiments.encoder_decoder.figures import SAYS_UNASKED, by_reader, looks_of
 from sqrtdk.experiments.encoder_decoder.judging import SETTLED
 from sqrtdk.experiments.encoder_decoder.measure import GAIN, HIDDEN, LEARNT_ACCURACY
 from sqrtdk.figures import draw
 from sqrtdk.figures.draw import Tables
 from sqrtdk.figures.lines import PanelRow, build_lines, plot_level
 from sqrtdk.figures.panels import Panel
+from sqrtdk.stats.summary import last_step
 
 
 def build_hidden(tables: Tables) -> Figure:
     """Draw accuracy and the gain in the second half of training, a panel for each learning rate."""
-    table = by_reader(at_end(tables["summary"]))
+    table = by_reader(last_step(tables["summary"]))
     steps = int(table["step"].max())
 
     def refer(axes: Axes, panel: Panel) -> None:

@@ -7,7 +7,6 @@ from sqrtdk.experiments.encoder_decoder.judging import (
     SETTLED,
     curves_of,
     is_settled,
-    last_step,
     need,
     why,
 )
@@ -17,6 +16,7 @@ from sqrtdk.stats.curves import is_beyond
 from sqrtdk.stats.decisions import all_known, any_known
 from sqrtdk.stats.intervals import MissingError
 from sqrtdk.stats.series import WholeTable
+from sqrtdk.stats.summary import last_step
 from sqrtdk.stats.wording import format_percent
 
 MIN_DECISIVE_LENGTH = 16

@@ -13,6 +13,7 @@ from sqrtdk.figures.lines import PanelRow, build_lines, plot_level
 from sqrtdk.figures.panels import Panel
 from sqrtdk.figures.style import CYCLE, FIXED, INK, Look
 from sqrtdk.schema import Key
+from sqrtdk.stats.summary import last_step
 
 UNASKED = "most frequent value"
 
@@ -50,15 +51,9 @@ def looks_of(table: pd.DataFrame) -> dict[str, Look]:
     return {name: look for name, look in LOOKS.items() if name in set(table["variant"])}
 
 
-def at_end(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of the last step."""
-    found: pd.DataFrame = table[table["step"] == table["step"].max()]
-    return found
-
-
 def build_ends(table: pd.DataFrame, x: Key, across: str, where: Sequence[str]) -> Figure:
     """Draw accuracy at the end of training, and steps to 90 % if every seed reached it."""
-    table = by_reader(at_end(table))
+    table = by_reader(last_step(table))
     shares = table[table["metric"] == "reached_90"]
     at = [x.name, across, *where, "reader"]
     all_there = shares.loc[shares["mean"] == 1, at]

@@ -26,12 +26,6 @@ def curves_of(table: pd.DataFrame, metric: str, x: str) -> dict[str, dict[int, E
     return found
 
 
-def last_step(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of the last step."""
-    found: pd.DataFrame = table[table["step"] == table["step"].max()]
-    return found
-
-
 def need(curves: Mapping[str, object], *readers: str) -> None:
     """Raise MissingError if a run lacks one of some readers."""
     lacking = [reader for reader in readers if reader not in curves]

@@ -7,13 +7,14 @@ import pandas as pd
 from sqrtdk.claims import findings
 from sqrtdk.claims.claim import Claim
 from sqrtdk.claims.findings import Finding
-from sqrtdk.experiments.encoder_decoder.judging import SETTLED, last_step
+from sqrtdk.experiments.encoder_decoder.judging import SETTLED
 from sqrtdk.experiments.encoder_decoder.measure import GAIN, LEARNT_ACCURACY
 from sqrtdk.experiments.projections.model import PROJECTIONS
 from sqrtdk.stats.curves import is_beyond
 from sqrtdk.stats.decisions import all_known, any_known
 from sqrtdk.stats.intervals import Estimate, MissingError
 from sqrtdk.stats.series import WholeTable
+from sqrtdk.stats.summary import last_step
 from sqrtdk.stats.wording import format_percent
 
 # Projections

@@ -4,7 +4,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from sqrtdk.experiments.encoder_decoder.figures import at_end
 from sqrtdk.experiments.encoder_decoder.measure import LEARNT_ACCURACY
 from sqrtdk.experiments.projections.measure import COLUMNS
 from sqrtdk.figures import draw
@@ -12,6 +11,7 @@ from sqrtdk.figures.draw import Tables
 from sqrtdk.figures.lines import PanelRow, build_lines, plot_level
 from sqrtdk.figures.panels import Panel
 from sqrtdk.figures.style import CYCLE, FIXED, Look
+from sqrtdk.stats.summary import last_step
 
 STEP = next(column for column in COLUMNS if column.name == "step")
 
@@ -25,7 +25,7 @@ LOOKS = {
 def at_best(table: pd.DataFrame) -> pd.DataFrame:
     """Return the rows at the learning rate with the best accuracy, for each head and relation."""
     axes = ["d_k", "n_k", "batch_size", "relation", "projections"]
-    ends = at_end(table)
+    ends = last_step(table)
     ends = ends[ends["metric"] == "accuracy"].sort_values("mean", kind="stable")
     best = ends.groupby(axes, sort=False).tail(1)[[*axes, "learning_rate"]]
     found: pd.DataFrame = table.merge(best, on=[*axes, "learning_rate"])
