@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from sqrtdk.experiments.cells import Cell
 from sqrtdk.schema import Column, Key
 from sqrtdk.storage.tables import Row
 
-TEMPERATURE = Key("temperature", "number", "What the scores are divided by, beside √d_k.")
+TEMPERATURE = Key("temperature", "number", "The scores are divided by √d_k and by this number.")
 
 CONFIG_KEYS = (schema.D_K, schema.N_K, TEMPERATURE, schema.SEED)
 
@@ -23,14 +22,21 @@ COLUMNS = (
 )
 
 
-def cells(slab: dict[str, Any]) -> Iterator[Cell]:
+class Slab(schema.Slab):
+    """The work of one shard job: one temperature, and several seeds."""
+
+    temperature: float
+
+
+def cells(slab: Slab) -> Iterator[Cell]:
     """Yield the axes of each cell of a slab, and the function that measures it."""
+    d_k, n_k, temperature = slab["d_k"], slab["n_k"], slab["temperature"]
     for seed in range(*slab["seeds"]):
-        axes = {name: slab[name] for name in ("d_k", "n_k", "temperature")}
-        yield axes | {"seed": seed}, partial(measure, **axes, seed=seed)
+        axes: Row = {"d_k": d_k, "n_k": n_k, "temperature": temperature, "seed": seed}
+        yield axes, partial(measure, d_k, n_k, temperature, seed)
 
 
-def measure(*, d_k: int, n_k: int, temperature: float, seed: int) -> Row:
+def measure(d_k: int, n_k: int, temperature: float, seed: int) -> Row:
     """Measure one cell."""
     random = np.random.default_rng([seed, d_k, n_k])
     q, k = random.standard_normal((2, n_k, d_k))

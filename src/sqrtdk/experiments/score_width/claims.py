@@ -39,8 +39,10 @@ class _Point(NamedTuple):
         """Return its steps, or its final accuracy, in words."""
         if self.steps.mean <= self.budget:
             return f"takes {format_estimate(self.steps)} steps"
-        seeds = f"{self.reached} of {self.seeds} seeds" if self.reached else "no seed"
-        return f"gets there with {seeds} and ends at an accuracy of {100 * self.accuracy:.0f} %"
+        return (
+            f"needs more than {self.budget} steps ({self.reached} of {self.seeds} seeds reach it, "
+            f"final accuracy {100 * self.accuracy:.0f} %)"
+        )
 
 
 def _points(table: pd.DataFrame) -> dict[str, dict[int, _Point]]:
@@ -82,7 +84,7 @@ def score_width(whole: WholeTable) -> Finding:
     if keep is not False and grown is not True and large < MIN_DECISIVE_D_K:
         raise MissingError(
             f"at d_k = {large}, the largest, it is not certain that unscaled dot attention is "
-            "behind; at larger it may be"
+            "behind; larger d_k may differ"
         )
     holds = all_known((grown, keep))
     lost = [(d_k, name) for (name, d_k), state in keeps.items() if state is False]
@@ -113,9 +115,9 @@ def score_width(whole: WholeTable) -> Finding:
     return Finding(
         holds,
         f"to an accuracy of {LEARNT_ACCURACY}: {shown}",
-        f"Unscaled dot attention {verb} behind as d_k grows: to an accuracy of {LEARNT_ACCURACY}, "
-        f"at d_k = {large}, it {dot[large].text}; scaled dot attention {scaled[large].text}, "
-        f"additive attention {points['additive'][large].text}.{lag}",
+        f"Unscaled dot attention {verb} behind as d_k grows. To reach an accuracy of "
+        f"{LEARNT_ACCURACY} at d_k = {large}, it {dot[large].text}, scaled dot attention "
+        f"{scaled[large].text}, and additive attention {points['additive'][large].text}.{lag}",
         f"steps of unscaled dot attention at d_k = {large} over those at d_k = {small}",
         end.bound,
         max(0.0, min(abs(end.least - FACTOR), abs(end.most - FACTOR))),
