@@ -61,7 +61,7 @@ def test_an_experiment_from_one_folder_is_measured_judged_drawn_and_reported(
         "A higher temperature flattens the weights",
         "divides the scores",
         "temperature/runs.csv",
-        "What the scores are divided by",
+        "and by this number",
         'id="figure-temperature-entropy"',
     ):
         assert part in page, part

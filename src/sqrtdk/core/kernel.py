@@ -86,28 +86,28 @@ class Kernel:
         grams = gram_norms(n_q, n_k, d_k, d_v) if self._gram else {}
         step = block_rows(n_q, n_k, max(d_k, d_v), whole=any(grams.values()))
         # Block by block: the products that all rules share, then each rule on them.
-        arms = [RuleSums(rule, q, k, whole=step == n_q, grams=grams) for rule in rules]
+        sums = [RuleSums(rule, q, k, whole=step == n_q, grams=grams) for rule in rules]
         visible: Mask | None
         for start in range(0, n_q if n_k else 0, max(step, 1)):
             queries = slice(start, min(start + step, n_q))
             visible = None if mask is None else np.ascontiguousarray(mask[:, queries])
-            alike = all(arm.factor is not None for arm in arms)
+            alike = all(one.factor is not None for one in sums)
             shown = part.q[:, queries], part.k, part.v, part.g[:, queries]
             block = Block(self.buffers, *shown, visible, alike=alike)
-            for arm in arms:
-                arm.add(block, queries, dead_below)
+            for one in sums:
+                one.add(block, queries, dead_below)
         # What the fast path could not do is measured by the readable formulas.
         results = []
-        for arm in arms:
-            result = arm.result()
-            of_q, of_k = arm.undone(part)
-            for cell in np.flatnonzero(of_q.any(axis=-1) | of_k.any(axis=-1) | ~arm.sound).tolist():
+        for one in sums:
+            result = one.result()
+            of_q, of_k = one.undone(part)
+            for cell in np.flatnonzero(of_q.any(axis=-1) | of_k.any(axis=-1) | ~one.sound).tolist():
                 defined = definitions.measure_cell(
                     q[cell],
                     k[cell],
                     v[cell],
                     g[cell],
-                    arm.rule,
+                    one.rule,
                     None if mask is None else mask[cell],
                     dead_below=dead_below,
                     block=max(step, 1),

@@ -46,7 +46,7 @@ def gradients_matched(series: Series) -> Finding:
 
     A share is bounded, so one seed cannot dominate it, unlike a mean of norms.
     """
-    shares = {arm: series.curve(arm, "grad_q_dead_rows") for arm in ("unscaled", "scaled")}
+    shares = {kind: series.curve(kind, "grad_q_dead_rows") for kind in ("unscaled", "scaled")}
     common = sorted(shares["unscaled"].keys() & shares["scaled"].keys())
     if not common:
         raise MissingError("the rules without and with scaling have no d_k in common")
@@ -111,10 +111,10 @@ def inverse(series: Series) -> Finding:
         ("inverse_64", "8/d_k, equal to 1/√d_k at d_k = 64,"),
         ("scaled", "1/√d_k"),
     )
-    for arm, name in others:
+    for kind, name in others:
         try:
-            range_of = relative_range(series.curve(arm, "entropy_nats"))
-            chosen = series.curve(arm, "match_weight")[d_k]
+            range_of = relative_range(series.curve(kind, "entropy_nats"))
+            chosen = series.curve(kind, "match_weight")[d_k]
         except (MissingError, KeyError):
             continue
         beside.append(f"with {name} {format_estimate(chosen)} and {format_percent(range_of)}")
@@ -139,7 +139,7 @@ def inverse(series: Series) -> Finding:
 def gradings(settings: Settings, table: pd.DataFrame) -> list[Grading]:
     """Return the contents of cosines.csv for each input law with several related keys."""
     rules = settings["scaling"]
-    arms = {"unscaled": unscaled_rule(rules), "scaled": scaled_rule(rules)}
+    kinds = {"unscaled": unscaled_rule(rules), "scaled": scaled_rule(rules)}
     axes = ["n_k", "n_q", "inputs", "dtype"]
     varying = [x for x in axes if x in ("n_k", "inputs") or len(table[x].unique()) > 1]
     result = []
@@ -149,9 +149,9 @@ def gradings(settings: Settings, table: pd.DataFrame) -> list[Grading]:
             continue
         curves: dict[tuple[str, str, float], Curve] = {}
         for row in frame.sort_values("d_k").to_dict("records"):
-            for arm, name in arms.items():
+            for kind, name in kinds.items():
                 if row["scaling"] == name:
-                    curve = curves.setdefault((arm, row["metric"], row["cosine"]), {})
+                    curve = curves.setdefault((kind, row["metric"], row["cosine"]), {})
                     curve[row["d_k"]] = Estimate(row["mean"], row["ci_low"], row["ci_high"])
         label = ", ".join(f"{name} = {values[name]}" for name in varying)
         result.append(Grading(label, values["n_k"], curves))
@@ -160,7 +160,7 @@ def gradings(settings: Settings, table: pd.DataFrame) -> list[Grading]:
 
 def graded(one: Grading) -> Finding:
     """Judge the weight of a key with half of the match's cosine, at the chapter's d_k."""
-    found = sorted({cosine for arm, _, cosine in one.curves if arm == "scaled"})
+    found = sorted({cosine for kind, _, cosine in one.curves if kind == "scaled"})
     if not found:
         raise MissingError("the run has no scale rule that divides by √d_k")
     if 0.0 not in found:

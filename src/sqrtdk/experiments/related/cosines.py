@@ -91,14 +91,14 @@ def measured(settings: Settings) -> Iterator[tuple[tables.Row, list[float], Seed
         for values in itertools.product(*(settings[x] for x in ("d_k", "n_k", "n_q")))
     ]
     laws = [(name, law) for name, law in sorted(settings["inputs"].items()) if cosines_of(law, 1)]
-    arms = sorted(settings["scaling"].items())
+    rules = sorted(settings["scaling"].items())
     for at, (inputs, law), dtype in itertools.product(sizes, laws, sorted(settings["dtype"])):
         related = cosines_of(law, at["n_k"])
         cosines = [*related, 0.0][: at["n_k"]]
-        found: dict[str, Seeds] = {name: [] for name, _ in arms}
+        found: dict[str, Seeds] = {name: [] for name, _ in rules}
         for seed in settings["seed"]:
             arrays = draw(dict(law), **at, d_v=settings["d_v"], seed=seed, dtype=dtype)
-            for name, entry in arms:
+            for name, entry in rules:
                 rule = scale_rules.rule(entry, d_k=at["d_k"], n_k=at["n_k"])
                 weights = attention(arrays.q, arrays.k, arrays.v, scale=rule).weights
                 found[name].append(by_cosine(weights, len(related)))

@@ -123,7 +123,7 @@ def from_64(series: Series) -> Finding:
         need_large(
             curve, f"the entropy without scaling is {format_number(last(curve)[1].mean)} of it"
         )
-    off, on = (series.curve(arm, "entropy_normalized") for arm in ("unscaled", "scaled"))
+    off, on = (series.curve(kind, "entropy_normalized") for kind in ("unscaled", "scaled"))
     first = min(curve)
     closest = max(curve, key=lambda d_k: curve[d_k].mean)
     since = f"tried from d_k = {first} on only" if first > FACTOR * CHAPTER_D_K else ""

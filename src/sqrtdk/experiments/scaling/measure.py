@@ -206,9 +206,9 @@ def cells_of(slab: Slab, measure: Measure) -> Iterator[Cell]:
         some = seeds[start : start + size]
         drawn = partial(draw, law, **sizes, d_v=slab["d_v"], dtype=slab["dtype"])
         measured = lazy_batch(partial(_measure, measure, core, drawn), list(rules.values()), some)
-        for (place, seed), (arm, scaling) in itertools.product(enumerate(some), enumerate(rules)):
+        for (place, seed), (rule, scaling) in itertools.product(enumerate(some), enumerate(rules)):
             axes: Row = {"inputs": inputs, "dtype": slab["dtype"], "scaling": scaling, "seed": seed}
-            yield sizes | axes, partial(measured, arm, place)
+            yield sizes | axes, partial(measured, rule, place)
 
 
 def _measure(

@@ -66,7 +66,7 @@ def build_collapse(tables: Tables) -> Figure:
     shown = pd.concat([against_spread(tables["summary"], m) for m in (*METRICS, SQUARES)])
     if shown.empty:
         return style.nothing(f"{SPREAD} is undefined in this grid.")
-    arms, sizes = style.looks(shown["scaling"]), style.look_of_sizes(shown["n_k"])
+    rules, sizes = style.looks(shown["scaling"]), style.look_of_sizes(shown["n_k"])
     names = [f"n_k = {n_k}" for n_k in sizes]
     at_ends = fits_at_ends(names)
     blocks = [block for _, block in shown.groupby(list(GROUP_AXES))]
@@ -81,14 +81,14 @@ def build_collapse(tables: Tables) -> Figure:
             rows = block[block["metric"] == metric]
             set_axes(axes, metric, shown[shown["metric"] == metric])
             plot_curves(axes, metric, covered(tables["exact"], rows), sizes)
-            plot_points(axes, metric, rows, arms, sizes)
+            plot_points(axes, metric, rows, rules, sizes)
             if metric == SQUARES:
                 plot_law(axes)
             if j == 0:
                 axes.set_title(heading({name: block[name].iloc[0] for name in varying}))
             if at_ends:
                 label_ends(axes, ends_of(rows, sizes))
-    kinds = [Line2D([], [], color=INK, label=arm, **marker(look)) for arm, look in arms.items()]
+    kinds = [Line2D([], [], color=INK, label=rule, **marker(look)) for rule, look in rules.items()]
     if not at_ends:
         kinds += [
             Line2D([], [], color=look.color, label=f"n_k = {n_k}") for n_k, look in sizes.items()
@@ -143,12 +143,16 @@ def plot_curves(axes: Axes, metric: str, curves: pd.DataFrame, sizes: Mapping[An
 
 
 def plot_points(
-    axes: Axes, metric: str, rows: pd.DataFrame, arms: Mapping[Any, Look], sizes: Mapping[Any, Look]
+    axes: Axes,
+    metric: str,
+    rows: pd.DataFrame,
+    rules: Mapping[Any, Look],
+    sizes: Mapping[Any, Look],
 ) -> None:
     """Draw a point with its bar for every d_k, n_k and scale rule."""
-    for (n_k, arm), points in rows.groupby(["n_k", "scaling"]):
+    for (n_k, rule), points in rows.groupby(["n_k", "scaling"]):
         x, look = x_of(points, metric, n_k), sizes[n_k]
-        axes.plot(x, points["mean"], color=look.color, label=f"{n_k} {arm}", **marker(arms[arm]))
+        axes.plot(x, points["mean"], color=look.color, label=f"{n_k} {rule}", **marker(rules[rule]))
         plot_bars(axes, x, points["ci_low"].to_numpy(), points["ci_high"].to_numpy(), look)
 
 

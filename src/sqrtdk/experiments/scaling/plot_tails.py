@@ -38,11 +38,11 @@ def build_tails(tables: Tables) -> Figure:
     columns = min(len(looks), MAX_PANELS)
     blocks = math.ceil(len(looks) / MAX_PANELS)
     figure, grid = sheet(2 * blocks, columns, margin=4, headings=3 * blocks)
-    for i, (arm, look) in enumerate(looks.items()):
-        rows = table[table["scaling"] == arm]
+    for i, (rule, look) in enumerate(looks.items()):
+        rows = table[table["scaling"] == rule]
         top, column = 2 * (i // MAX_PANELS), i % MAX_PANELS
         above, below = (figure.add_subplot(grid[top + j, column]) for j in range(2))
-        above.set_title(f"scaling = {arm}", color=look.color, fontweight="bold")
+        above.set_title(f"scaling = {rule}", color=look.color, fontweight="bold")
         if column == 0:
             above.set_ylabel("rows with at least\nthis norm (share)")
             below.set_ylabel(f"energy_share of\ngrad_{GRADIENT}")

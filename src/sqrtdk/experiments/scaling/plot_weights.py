@@ -35,10 +35,10 @@ def build_weights(tables: Tables) -> Figure:
     looks = style.looks(table["scaling"])
     fixed = ["n_k", *style.GROUP_AXES, "seed"]
     lines = [
-        rows[rows["scaling"] == arm]
+        rows[rows["scaling"] == rule]
         for _, rows in table.groupby(fixed)
-        for arm in looks
-        if arm in set(rows["scaling"])
+        for rule in looks
+        if rule in set(rows["scaling"])
     ]
     sizes = sorted(table["d_k"].unique())
     side = 1.5

@@ -31,7 +31,9 @@ def why_divide(series: Sequence[Series]) -> str:
         )
     )
     share = "grad_logits_top1_share"
-    (d_k, top), (_, with_scaling) = (last(one.curve(arm, share)) for arm in ("unscaled", "scaled"))
+    (d_k, top), (_, with_scaling) = (
+        last(one.curve(kind, share)) for kind in ("unscaled", "scaled")
+    )
     rows = top_rows_in_words(one.axes["n_q"])
     verb = "holds" if top_rows(one.axes["n_q"]) == 1 else "hold"
     few = beyond(last(one.ratio(share))[1], 1.0, above=True)

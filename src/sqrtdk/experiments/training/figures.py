@@ -93,7 +93,7 @@ def build_curves(tables: Tables) -> Figure:
                 axes.set_ylabel(name)
             else:
                 axes.tick_params(labelleft=False)
-    style.legend(figure, _arms(looks))
+    style.legend(figure, _rule_handles(looks))
     style.note(
         figure,
         "Each scale rule at its best learning rate. Means over held-out queries. Dashed: "
@@ -164,11 +164,11 @@ def build_steps(tables: Tables) -> Figure:
                 axes.set_xlabel("d_k (dimensions)")
             if column == 0:
                 axes.set_ylabel("steps to 90 %")
-    twin = Line2D(
+    equivalent = Line2D(
         [], [], color=TWIN.color, marker=TWIN.marker, linestyle="none", markersize=8,
         markerfacecolor="none", label="off, rescaled",
     )  # fmt: skip
-    style.legend(figure, [*_arms(looks), *([twin] if len(same) else [])])
+    style.legend(figure, [*_rule_handles(looks), *([equivalent] if len(same) else [])])
     style.note(figure, " ".join(_steps_print(table, rings=len(same) > 0)))
     return figure
 
@@ -352,7 +352,7 @@ def _there(table: pd.DataFrame, axis: str, order: Sequence[str]) -> list[str]:
     return [value for value in order if value in found]
 
 
-def _arms(looks: dict[str, Look]) -> list[Line2D]:
+def _rule_handles(looks: dict[str, Look]) -> list[Line2D]:
     return [
         Line2D([], [], color=look.color, marker=look.marker, label=variant)
         for variant, look in looks.items()
