@@ -4,9 +4,10 @@ import math
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from sqrtdk.stats import curves, intervals, wording
-from sqrtdk.stats.intervals import Estimate, MissingError
+from sqrtdk.stats.intervals import Estimate, MissingError, typical_ratio
 
 
 def test_the_interval_is_students_by_hand() -> None:
@@ -149,3 +150,57 @@ def test_a_range_is_never_below_nothing_or_above_all() -> None:
 )
 def test_an_estimate_has_the_digits_of_its_interval(value: Estimate, shown: str) -> None:
     assert wording.format_estimate(value) == shown
+
+
+# Typical ratios
+
+
+@pytest.mark.parametrize("count", [6, 7, 12, 20])
+def test_the_interval_of_a_typical_ratio_holds_what_wilcoxons_test_does_not_refuse(count):
+    logs = np.random.default_rng(count).standard_normal(count)
+    found = typical_ratio(np.exp(logs))
+
+    def refused(ratio: float) -> bool:
+        test = scipy.stats.wilcoxon(logs - np.log(ratio), method="exact")
+        return bool(test.pvalue <= 0.05)
+
+    assert not refused(found.low * 1.000001)
+    assert not refused(found.high / 1.000001)
+    assert refused(found.low / 1.000001)
+    assert refused(found.high * 1.000001)
+
+
+def test_a_typical_ratio_is_the_median_of_all_geometric_means_of_pairs():
+    ratios = np.array([0.5, 3.0, 1.0, 20.0, 4.0])
+    means = [(a * b) ** 0.5 for i, a in enumerate(ratios) for b in ratios[i:]]
+    found = typical_ratio(ratios)
+    assert found.mean == pytest.approx(np.median(means), rel=1e-14)  # rounding of a few operations
+    assert np.isnan([found.low, found.high]).all()
+
+
+def test_one_infinite_ratio_leaves_a_typical_ratio_finite_and_six_do_not():
+    ratios = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0])
+    found, far = (typical_ratio(np.append(ratios, end)) for end in (np.inf, 1e300))
+    assert (found.mean, found.low) == pytest.approx((far.mean, far.low), rel=1e-12)
+    assert found.high == np.inf
+    low = typical_ratio(np.append(ratios, 0.0))
+    assert low.low == 0 < low.mean < low.high < np.inf
+    for end in (0.0, np.inf):
+        assert typical_ratio(np.full(6, end))[:3] == (end, end, end)
+
+
+@pytest.mark.parametrize("count", [6, 9, 16, 40])
+def test_the_interval_of_a_typical_ratio_covers_for_symmetric_and_for_skewed_logarithms(count):
+    rng = np.random.default_rng(1)
+    draws = 400
+    laws = {
+        "normal": (rng.standard_normal((draws, count)), 0.0),
+        "t, 2 degrees": (rng.standard_t(2, (draws, count)), 0.0),
+        # The median of the mean of two draws of a skewed law: the gamma law of shape 2, halved.
+        "exponential": (rng.exponential(size=(draws, count)), scipy.stats.gamma(2).median() / 2),
+    }
+    # Binomial: 95 % minus three standard errors of 400 draws is 91.7 %; a skewed law may lose more.
+    for name, (logs, centre) in laws.items():
+        ends = [typical_ratio(np.exp(row)) for row in logs]
+        share = np.mean([one.low <= np.exp(centre) <= one.high for one in ends])
+        assert share >= (0.917 if name != "exponential" else 0.90), name

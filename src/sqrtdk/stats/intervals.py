@@ -82,6 +82,47 @@ def typical(values: np.ndarray) -> float:
     return math.sqrt(low) * math.sqrt(high)
 
 
+def typical_ratio(ratios: np.ndarray) -> Estimate:
+    """Return the Hodges-Lehmann estimate of ratios by seed, with its 95 % interval.
+
+    The estimate is the median of the geometric means of all pairs of ratios, each ratio paired with
+    itself too. Its interval lies between two of these means and inverts Wilcoxon's signed rank
+    test (Hollander, Wolfe & Chicken 2013, section 3.2), so it covers for logarithms that are
+    symmetric about their centre, whatever their spread. A ratio may be infinite or 0. The interval
+    is NaN below six ratios, where 95 % cannot be reached.
+
+    >>> typical_ratio(np.array([1.0, 4.0, 16.0, 64.0, 256.0, np.inf]))[:3]
+    (32.0, 1.0, inf)
+    """
+    with np.errstate(divide="ignore"):
+        logs = np.log2(ratios)
+    first, second = np.triu_indices(len(logs))
+    means = np.sort((logs[first] + logs[second]) / 2)
+    centre = float(np.exp2(median(means)))
+    # The means left out at either end: the rank sum is that small rarely enough.
+    out = int(np.count_nonzero(_rank_sum_distribution(len(logs)) <= 0.025))
+    if out == 0:
+        return Estimate(centre, np.nan, np.nan)
+    return Estimate(centre, float(np.exp2(means[out - 1])), float(np.exp2(means[-out])))
+
+
+def _rank_sum_distribution(count: int) -> np.ndarray:
+    """Return the distribution function of Wilcoxon's signed rank statistic, from 0 on."""
+    ways = np.ones(1)
+    for rank in range(1, count + 1):
+        gap = np.zeros(rank)
+        ways = (np.concatenate([ways, gap]) + np.concatenate([gap, ways])) / 2
+    return np.cumsum(ways)
+
+
+def median(values: np.ndarray) -> float:
+    """Return the median of values that may be infinite."""
+    # Not np.median, which returns NaN for two infinities.
+    ordered, half = np.sort(values), len(values) // 2
+    middle = ordered[[half if len(values) % 2 else half - 1, half]]
+    return float(middle[0] if middle[0] == middle[1] else middle.mean())
+
+
 def typical_interval(values: np.ndarray) -> tuple[float, float]:
     """Return the 95 % interval of the median of independent values that are not negative.
 

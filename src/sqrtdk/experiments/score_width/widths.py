@@ -16,14 +16,14 @@ from sqrtdk import schema
 from sqrtdk.experiments.encoder_decoder.measure import D_K, HIDDEN, LENGTH, READER
 from sqrtdk.experiments.training import rates
 from sqrtdk.schema import Column
-from sqrtdk.stats.intervals import median_interval
+from sqrtdk.stats.intervals import median, median_interval
 from sqrtdk.storage import tables
 
 MEASURE = "scaled_dot"
 """The reader that the others are compared with."""
 
-_OWN = "Steps to 90 % over those of the same reader at the smallest d_k, seed by seed: "
-_OTHER = f"Steps to 90 % over those of {MEASURE} at the same d_k, seed by seed: "
+_OWN = "Typical ratio of the steps to 90 % to those of the same reader at the smallest d_k: "
+_OTHER = f"Typical ratio of the steps to 90 % to those of {MEASURE} at the same d_k: "
 _NONE = f"Empty where the run has no {MEASURE}."
 
 COLUMNS = (
@@ -62,13 +62,13 @@ COLUMNS = (
         read=str,
         optional=True,
     ),
-    Column("own_least", f"{_OWN}the least that their median can be.", optional=True),
-    Column("own_most", f"{_OWN}the most that their median can be, or inf.", optional=True),
-    Column("own_low", f"{_OWN}lower end of the median's 95 % interval.", optional=True),
+    Column("own_least", f"{_OWN}the least that it can be.", optional=True),
+    Column("own_most", f"{_OWN}the most that it can be, or inf.", optional=True),
+    Column("own_low", f"{_OWN}lower end of its 95 % interval.", optional=True),
     Column("own_high", f"{_OWN}upper end, or inf.", optional=True),
-    Column("scaled_least", f"{_OTHER}the least that their median can be. {_NONE}", optional=True),
-    Column("scaled_most", f"{_OTHER}the most that their median can be, or inf.", optional=True),
-    Column("scaled_low", f"{_OTHER}lower end of the median's 95 % interval.", optional=True),
+    Column("scaled_least", f"{_OTHER}the least that it can be. {_NONE}", optional=True),
+    Column("scaled_most", f"{_OTHER}the most that it can be, or inf.", optional=True),
+    Column("scaled_low", f"{_OTHER}lower end of its 95 % interval.", optional=True),
     Column("scaled_high", f"{_OTHER}upper end, or inf.", optional=True),
 )
 
@@ -105,7 +105,7 @@ def rows_of(
             "n_seeds": len(steps),
             "reached": int(np.isfinite(steps).sum()),
             "steps": budget,
-            "crossfit_steps": rates.median(steps),
+            "crossfit_steps": median(steps),
             "crossfit_low": low,
             "crossfit_high": high,
             "accuracy": float(accuracy.mean()),

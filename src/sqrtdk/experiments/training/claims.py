@@ -21,7 +21,7 @@ MIN_NOTABLE_RATIO = 5
 """A ratio of steps below which scaling helps only a little."""
 
 FEWEST = 6
-"""Seeds that a 95 % interval of a median needs: five are too often all on one side of it."""
+"""Seeds that a 95 % interval of a typical ratio needs: five are too often all on one side of it."""
 
 WIDER = math.log10(2)
 """Minimum difference of two windows of learning rates in decades, a factor of 2."""
@@ -33,9 +33,9 @@ tens of per cent."""
 
 
 class Ratio(NamedTuple):
-    """A median ratio over seeds, between `least` and `most`, and the outer ends of its interval.
+    """A typical ratio over seeds, between `least` and `most`, and the outer ends of its interval.
 
-    The bounds differ if runs that never reached 90 % leave the median open. The ends are NaN
+    The bounds differ if runs that never reached 90 % leave it open. The ends are NaN
     without an interval.
     """
 
@@ -50,7 +50,7 @@ class Ratio(NamedTuple):
         Raises MissingError without an interval, because a single number decides nothing.
         """
         if math.isnan(self.low):
-            raise MissingError(f"fewer than {FEWEST} seeds give no interval of a median")
+            raise MissingError(f"fewer than {FEWEST} seeds give no interval of a ratio")
         return is_beyond(Estimate(self.least, self.low, self.high), level, above=above)
 
     @property
@@ -298,11 +298,11 @@ CLAIMS = (
     Claim(
         "training",
         "Scaling helps training.",
-        "The ratio is the median over seeds of the steps to 90 % held-out accuracy without scaling "
-        "over those with 1/√d_k. Half of the seeds choose the best learning rate of each scale "
-        "rule, the other half are reported at it, and vice versa. If a run does not reach 90 %, "
-        "the steps trained bound the ratio of its seed, and the outer bounds of the interval "
-        "decide, at the grid's largest d_k. True if both are above 1. If neither is, false if that "
+        "The ratio is the typical one over seeds (Hodges-Lehmann) of the steps to 90 % held-out "
+        "accuracy without scaling to those with 1/√d_k. Half of the seeds choose the best "
+        "learning rate of each scale rule, the other half are reported at it, and vice versa. If "
+        "a run does not reach 90 %, the steps trained bound the ratio of its seed, and the "
+        "outer bounds of the interval decide, at the grid's largest d_k. True if both are above 1. If neither is, false if that "
         f"d_k is {MIN_DECISIVE_D_K} or more, and not measured otherwise. Open if 1 is between "
         "them. Not measured if that d_k is 1, a chosen rate is at the edge of the grid, there are "
         "fewer than six seeds, or too few runs reach 90 % to bound the ratio. There is a condition "

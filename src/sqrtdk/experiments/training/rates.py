@@ -8,8 +8,8 @@ about as good. The comparison of scale rules is therefore cross-fitted: the seed
 halves, each half chooses a rate, and each seed is reported at the rate that the other half chose.
 
 If a run never reached 90 %, its ratio is only bounded, and the bound differs by seed. A ratio of 40
-may well be above one that is only known to be at least 30. Every ratio and their median therefore
-have a lower and an upper bound.
+may well be above one that is only known to be at least 30. Every ratio and their typical value
+therefore have a lower and an upper bound.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ import pandas as pd
 from sqrtdk import schema
 from sqrtdk.experiments.training import measure as training
 from sqrtdk.schema import Column
-from sqrtdk.stats.intervals import interval, median_interval
+from sqrtdk.stats.intervals import interval, median, median_interval, typical_ratio
 from sqrtdk.stats.series import scaled_rule
 from sqrtdk.storage import tables
 
@@ -90,17 +90,17 @@ COLUMNS = (
     Column(
         "ratio_least",
         "For a best rate: steps to 90 % over those of the rule that divides by √d_k, seed by seed, "
-        "each rule at the rate that the other half of the seeds chose; lower bound of their "
-        "median. It is the median itself if ratio_most is the same. The bounds differ if runs that "
-        "did not reach 90 % within `steps` leave the median open. Empty if the run has no "
-        "such rule.",
+        "each rule at the rate that the other half of the seeds chose; lower bound of the "
+        "Hodges-Lehmann estimate, which is the median of the geometric means of all pairs of these "
+        "ratios. It is the estimate itself if ratio_most is the same. The bounds differ if runs "
+        "that did not reach 90 % within `steps` leave it open. Empty if the run has no such rule.",
         optional=True,
     ),
-    Column("ratio_most", "Upper bound of their median, or inf.", optional=True),
+    Column("ratio_most", "Upper bound of the estimate, or inf.", optional=True),
     Column(
         "ratio_low",
-        "Lower end of the median's 95 % interval, from order statistics of the lower bounds of the "
-        "ratios of the seeds. Empty below six seeds.",
+        "Lower end of its 95 % interval, which inverts Wilcoxon's signed rank test, from the lower "
+        "bounds of the ratios of the seeds. Empty below six seeds.",
         optional=True,
     ),
     Column(
@@ -318,7 +318,7 @@ def _mean(name: str, ends: str, seeds: Seeds) -> tables.Row:
 
 
 def compare(seeds: Seeds, scaled: Seeds, budget: int) -> tables.Row:
-    """Return bounds of the median ratio of two rules' steps, paired by seed, and of its interval.
+    """Return bounds of the typical ratio of two rules' steps, paired by seed, and of its interval.
 
     `budget` is the number of steps trained, the lower bound of an infinite entry.
     """
@@ -329,17 +329,10 @@ def compare(seeds: Seeds, scaled: Seeds, budget: int) -> tables.Row:
     # 0/0: both start above 90 %, so the ratio may be anything.
     lows = np.where(np.isnan(lows), 0.0, lows)
     highs = np.where(np.isnan(highs), np.inf, highs)
+    least_ratio, most_ratio = typical_ratio(lows), typical_ratio(highs)
     return {
-        "ratio_least": median(lows),
-        "ratio_most": median(highs),
-        "ratio_low": median_interval(lows)[0],
-        "ratio_high": median_interval(highs)[1],
+        "ratio_least": least_ratio.mean,
+        "ratio_most": most_ratio.mean,
+        "ratio_low": least_ratio.low,
+        "ratio_high": most_ratio.high,
     }
-
-
-def median(values: np.ndarray) -> float:
-    """Return the median of values that may be infinite."""
-    # Not np.median, which returns NaN for two infinities.
-    ordered, half = np.sort(values), len(values) // 2
-    middle = ordered[[half if len(values) % 2 else half - 1, half]]
-    return float(middle[0] if middle[0] == middle[1] else middle.mean())
