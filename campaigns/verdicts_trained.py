@@ -22,7 +22,7 @@ from sqrtdk.experiments.score_width import claims as score_width_claims
 from sqrtdk.experiments.score_width import widths
 from sqrtdk.experiments.training import claims as training_claims
 from sqrtdk.experiments.training import rates
-from sqrtdk.stats.intervals import Estimate, MissingError, interval
+from sqrtdk.stats.intervals import Estimate, MissingError, interval, median
 from sqrtdk.stats.series import WholeTable
 
 SEEDS = (5, 6, 12, 20, 40, 80)
@@ -89,7 +89,7 @@ def on_own_seeds(off: Sequence[float], on: Sequence[float]) -> Draw:
         best = []
         for typical in (off, on):
             runs = [steps(rng, one, seeds) for one in typical]
-            best.append(pd.Series(min(runs, key=rates.median)))
+            best.append(pd.Series(min(runs, key=median)))
         row = rates.compare(best[0], best[1], BUDGET)
         ratio = training_claims.Ratio(
             *(row[f"ratio_{end}"] for end in training_claims.Ratio._fields)
