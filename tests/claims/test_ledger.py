@@ -147,6 +147,8 @@ def test_verdicts_of_a_table_like_the_real_one() -> None:
         "bottleneck": "not measured",
         "capacity": "not measured",
         "score_width": "not measured",
+        "trained_sigma": "not measured",
+        "model_needs_scale": "not measured",
         "reach": "not measured",
         "vanishing": "not measured",
     }
@@ -544,6 +546,8 @@ def test_the_chapters_statements_are_told_from_ours() -> None:
         "agreement",
         "training_twin",
         "vanishing",
+        "trained_sigma",
+        "model_needs_scale",
     }
     assert claims_claim.COLUMNS[-1].name == "source"
 

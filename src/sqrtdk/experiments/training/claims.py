@@ -302,10 +302,11 @@ CLAIMS = (
         "accuracy without scaling to those with 1/√d_k. Half of the seeds choose the best "
         "learning rate of each scale rule, the other half are reported at it, and vice versa. If "
         "a run does not reach 90 %, the steps trained bound the ratio of its seed, and the "
-        "outer bounds of the interval decide, at the grid's largest d_k. True if both are above 1. If "
-        f"neither is, false if that d_k is {MIN_DECISIVE_D_K} or more, and not measured otherwise. Open if 1 is between "
-        "them. Not measured if that d_k is 1, a chosen rate is at the edge of the grid, there are "
-        "fewer than six seeds, or too few runs reach 90 % to bound the ratio. There is a condition "
+        "outer bounds of the interval decide, at the grid's largest d_k. True if both are above 1. "
+        f"If neither is, false if that d_k is {MIN_DECISIVE_D_K} or more, and not measured "
+        "otherwise. Open if 1 is between them. Not measured if that d_k is 1, a chosen rate is at "
+        "the edge of the grid, there are fewer than six seeds, or too few runs reach 90 % to "
+        "bound the ratio. There is a condition "
         f"if the ratio is, or may be, below {MIN_NOTABLE_RATIO}.",
         "training-steps",
         scaling_helps,
