@@ -80,9 +80,15 @@ def curves_of(exact: pd.DataFrame, panel: Panel, metric: str) -> dict[str, pd.Da
 def plot_curve(axes: Axes, rows: pd.DataFrame, look: Look) -> None:
     """Draw an exact curve as a thin line; for a single d_k as a dash."""
     axes.plot(
-        rows["d_k"], rows["exact"], color=look.color, linewidth=1, zorder=1.8, label="_exact",
-        marker="_" if len(rows) == 1 else "", markersize=18,
-    )  # fmt: skip
+        rows["d_k"],
+        rows["exact"],
+        color=look.color,
+        linewidth=1,
+        zorder=1.8,
+        label="_exact",
+        marker="_" if len(rows) == 1 else "",
+        markersize=18,
+    )
 
 
 def plot_bars(axes: Axes, x: pd.Series, low: np.ndarray, high: np.ndarray, look: Look) -> None:
@@ -114,10 +120,15 @@ def plot_metric(
         rows = lines[variant]
         dashed = look.dashed or metric.endswith("_median")
         axes.plot(
-            rows[x], rows["mean"], color=look.color, marker=look.marker, label=variant,
+            rows[x],
+            rows["mean"],
+            color=look.color,
+            marker=look.marker,
+            label=variant,
             linestyle="none" if variant in on_curve else "--" if dashed else "-",
-            markerfacecolor="none" if dashed else look.color, markevery=markevery,
-        )  # fmt: skip
+            markerfacecolor="none" if dashed else look.color,
+            markevery=markevery,
+        )
         known = rows.dropna(subset=["ci_low", "ci_high"])
         low, high = (known[name].to_numpy(float) for name in ("ci_low", "ci_high"))
         if axes.get_yscale() == "log":
@@ -137,18 +148,31 @@ def plot_exits(table: pd.DataFrame, axes: Axes, metric: str, looks: Looks, x: st
         below = rows[rows["mean"] < low]
         if len(below):
             axes.plot(
-                [below[x].iloc[0]], [low], linestyle="none", marker="v", markersize=6,
-                color=looks[variant].color, clip_on=False, zorder=4, label="_exit",
-            )  # fmt: skip
+                [below[x].iloc[0]],
+                [low],
+                linestyle="none",
+                marker="v",
+                markersize=6,
+                color=looks[variant].color,
+                clip_on=False,
+                zorder=4,
+                label="_exit",
+            )
 
 
 def plot_level(axes: Axes, y: float, text: str = "") -> None:
     """Draw a horizontal reference with its name, above the lines: a line may be exactly on it."""
     axes.axhline(y, color=INK, linestyle="--", linewidth=0.9, zorder=3)
     axes.annotate(
-        text, (0.98, y), (0, 4), xycoords=("axes fraction", "data"),
-        textcoords="offset points", ha="right", va="bottom", fontsize=style.SMALL,
-    )  # fmt: skip
+        text,
+        (0.98, y),
+        (0, 4),
+        xycoords=("axes fraction", "data"),
+        textcoords="offset points",
+        ha="right",
+        va="bottom",
+        fontsize=style.SMALL,
+    )
 
 
 def plot_ceiling(axes: Axes, panel: Panel) -> None:
@@ -265,12 +289,16 @@ def keys_of(looks: Looks, metrics: Sequence[str]) -> list[Line2D]:
     """Return the entries of a legend: the variants and, for two averages, two kinds of point."""
     variants = [
         Line2D(
-            [], [], color=look.color, marker=look.marker, label=variant,
+            [],
+            [],
+            color=look.color,
+            marker=look.marker,
+            label=variant,
             linestyle="--" if look.dashed else "-",
             markerfacecolor="none" if look.dashed else look.color,
         )
         for variant, look in looks.items()
-    ]  # fmt: skip
+    ]
     if len(metrics) == 1:
         return variants
     rms, median = PAIR

@@ -25,9 +25,12 @@ def plot_map(figure: Figure, axes: Axes, matrix: pd.DataFrame, label: str, *, si
         low, high = (float(above.min()), float(above.max())) if len(above) else (0.5, 2.0)
         norm = LogNorm(low, high if high > low else 2 * low)
     image = axes.imshow(
-        values, cmap="PuOr" if signed else "viridis", norm=norm, aspect="auto",
+        values,
+        cmap="PuOr" if signed else "viridis",
+        norm=norm,
+        aspect="auto",
         interpolation="none",
-    )  # fmt: skip
+    )
     for ticks, names in ((axes.set_xticks, matrix.columns), (axes.set_yticks, matrix.index)):
         places = np.arange(len(names))[:: max(1, len(names) // 8)]
         ticks(places, [str(names[place]) for place in places])

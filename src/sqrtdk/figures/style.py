@@ -27,9 +27,7 @@ RULE = "#cccccc"
 FIXED = {"off": "#d55e00", "on": "#0072b2"}
 """Vermillion and blue of Okabe and Ito (2008), the same in every figure."""
 
-CYCLE = (
-    "#009e73", "#b5489a", "#b07d00", "#7d7d7d", "#3f93c8", "#8a5a2b", "#7b62c9", "#6f8f00"
-)  # fmt: skip
+CYCLE = ("#009e73", "#b5489a", "#b07d00", "#7d7d7d", "#3f93c8", "#8a5a2b", "#7b62c9", "#6f8f00")
 """Colours of further variants, with a contrast of at least 2.9 : 1 against white and #111111. Eight
 hues are not distinguishable for every reader, so each variant also has its own marker."""
 

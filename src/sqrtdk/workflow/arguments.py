@@ -17,7 +17,8 @@ FORMS = {
     "--set-resources": ("RULE:NAME=VALUE", r"\w+:\w+=.+"),
     "--set-scatter": ("NAME=NUMBER", r"\w+=[1-9]\d*"),
     "--set-resource-scopes": (
-        "NAME=local, NAME=global or NAME=excluded", r"\w+=(local|global|excluded)"
+        "NAME=local, NAME=global or NAME=excluded",
+        r"\w+=(local|global|excluded)",
     ),
     "--groups": ("RULE=GROUP", r"\w+=.+"),
     "--group-components": ("GROUP=NUMBER", r"\w+=[1-9]\d*"),
@@ -27,7 +28,7 @@ FORMS = {
     **dict.fromkeys(("--jobs", "-j"), ("whole numbers from 1", r"[1-9]\d*|unlimited")),
     **dict.fromkeys(("--max-threads", "--local-cores"), ("whole numbers from 1", r"[1-9]\d*")),
     "--list-changes": ("code, input or params", "code|input|params"),
-}  # fmt: skip
+}
 """For options whose bad values Snakemake answers with a traceback, with its usage or not at all:
 what is allowed, and its pattern."""
 

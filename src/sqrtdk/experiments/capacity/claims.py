@@ -126,8 +126,14 @@ def capacity(whole: WholeTable) -> Finding:
     ]
     verb = "is" if holds else "is not" if holds is False else "may be"
     beside = (
-        "fewer than" if is_beyond(small.accuracy, chance.mean, above=False) else "about as many as"
-    ) if not is_beyond(small.accuracy, chance.mean, above=True) else "more than"  # fmt: skip
+        (
+            "fewer than"
+            if is_beyond(small.accuracy, chance.mean, above=False)
+            else "about as many as"
+        )
+        if not is_beyond(small.accuracy, chance.mean, above=True)
+        else "more than"
+    )
     return Finding(
         holds,
         f"right answers after {steps} steps: {', '.join(one.text for one in sizes)}; the most "

@@ -74,9 +74,14 @@ def build_ends(table: pd.DataFrame, x: Key, across: str, where: Sequence[str]) -
         for place, (reader, look) in enumerate(looks_of(table).items(), start=1):
             found = here[here["reader"] == reader]
             axes.plot(
-                found[x.name], [budget + step * place] * len(found), linestyle="none",
-                marker=look.marker, markerfacecolor="none", color=look.color, label="_late",
-            )  # fmt: skip
+                found[x.name],
+                [budget + step * place] * len(found),
+                linestyle="none",
+                marker=look.marker,
+                markerfacecolor="none",
+                color=look.color,
+                label="_late",
+            )
 
     return build_lines(
         pd.concat([table[~timed], kept]),

@@ -44,9 +44,12 @@ LEARNING_RATE = Key("learning_rate", "number", "Learning rate of Adam, the same 
 STEPS = Key("steps", "whole", "Training steps.", "steps", axis=False)
 BATCH = Key("batch", "whole", "Sequences of a training step.", "sequences", axis=False)
 LOG_EVERY = Key(
-    "log_every", "whole", "Steps between two rows of a cell; the last step has one too.", "steps",
+    "log_every",
+    "whole",
+    "Steps between two rows of a cell; the last step has one too.",
+    "steps",
     axis=False,
-)  # fmt: skip
+)
 
 AXES: tuple[Key, ...] = (D_K, LENGTH, HIDDEN, LEARNING_RATE, READER, schema.SEED)
 CONFIG_KEYS: tuple[Key, ...] = (*AXES, STEPS, BATCH, LOG_EVERY)

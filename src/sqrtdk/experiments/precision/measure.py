@@ -134,9 +134,14 @@ def cells(slab: Slab) -> Iterator[Cell]:
                             "seed": seed,
                         }
                         measured = partial(
-                            measure, sd * q, sd * k, exact,
-                            scale=scale, precision=precision, order=order,
-                        )  # fmt: skip
+                            measure,
+                            sd * q,
+                            sd * k,
+                            exact,
+                            scale=scale,
+                            precision=precision,
+                            order=order,
+                        )
                         yield sizes | axes, measured
 
 

@@ -44,8 +44,14 @@ RELATION = Key(
 )
 
 AXES: tuple[Key, ...] = (
-    schema.D_K, schema.N_K, BATCH_SIZE, RELATION, PROJECTIONS, LEARNING_RATE, schema.SEED,
-)  # fmt: skip
+    schema.D_K,
+    schema.N_K,
+    BATCH_SIZE,
+    RELATION,
+    PROJECTIONS,
+    LEARNING_RATE,
+    schema.SEED,
+)
 CONFIG_KEYS: tuple[Key, ...] = (*AXES, D_MODEL, NOISE_SD, STEPS)
 
 BATCHED_AXES: tuple[str, ...] = ("projections",)

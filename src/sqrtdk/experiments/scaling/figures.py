@@ -111,12 +111,16 @@ def plot_laws(axes: Axes, panel: Panel) -> None:
         if rows["exact"].isna().any():
             axes.plot(
                 ends, [end**law for end in ends], color=INK, linestyle="--", linewidth=0.9, zorder=3
-            )  # fmt: skip
+            )
         middle = math.prod(ends) ** 0.5
         axes.annotate(
-            name, (middle, middle**law), (-4, 4), textcoords="offset points", ha="right",
+            name,
+            (middle, middle**law),
+            (-4, 4),
+            textcoords="offset points",
+            ha="right",
             fontsize=style.SMALL,
-        )  # fmt: skip
+        )
 
 
 BUILD: draw.Builders = {

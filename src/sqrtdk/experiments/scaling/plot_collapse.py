@@ -72,9 +72,11 @@ def build_collapse(tables: Tables) -> Figure:
     blocks = [block for _, block in shown.groupby(list(GROUP_AXES))]
     varying = [name for name in GROUP_AXES if len(set(shown[name])) > 1]
     figure, grid = sheet(
-        2 * len(blocks), 2, margin=max(map(len, names)) if at_ends else 0,
+        2 * len(blocks),
+        2,
+        margin=max(map(len, names)) if at_ends else 0,
         headings=(2 + len(varying)) * len(blocks),
-    )  # fmt: skip
+    )
     for i, block in enumerate(blocks):
         for j, metric in enumerate(sorted(set(block["metric"]), key=[*METRICS, SQUARES].index)):
             axes = figure.add_subplot(grid[2 * i + j // 2, j % 2])
@@ -137,9 +139,15 @@ def plot_curves(axes: Axes, metric: str, curves: pd.DataFrame, sizes: Mapping[An
     for (n_k, _), curve in curves.groupby(["n_k", "scaling"]):
         rows = curve.sort_values("d_k")
         axes.plot(
-            x_of(rows, metric, n_k), rows["exact"], color=sizes[n_k].color, linewidth=1,
-            zorder=1.8, label="_exact", marker="_" if len(rows) == 1 else "", markersize=18,
-        )  # fmt: skip
+            x_of(rows, metric, n_k),
+            rows["exact"],
+            color=sizes[n_k].color,
+            linewidth=1,
+            zorder=1.8,
+            label="_exact",
+            marker="_" if len(rows) == 1 else "",
+            markersize=18,
+        )
 
 
 def plot_points(
@@ -164,9 +172,14 @@ def plot_law(axes: Axes) -> None:
     x = np.geomspace(low, high, 97)
     law = asymptotics.large_sigma(x * expected_max(n_k), n_k)
     axes.plot(
-        x, law.sum_sq_weights, color=INK, linestyle="--", linewidth=0.9, zorder=3,
+        x,
+        law.sum_sq_weights,
+        color=INK,
+        linestyle="--",
+        linewidth=0.9,
+        zorder=3,
         label="_law",
-    )  # fmt: skip
+    )
 
 
 def ends_of(rows: pd.DataFrame, sizes: Mapping[Any, Look]) -> list[End]:

@@ -105,7 +105,7 @@ def build_onset(tables: Tables) -> Figure:
             )
             for n_k, look in looks.items()
         ],
-    )  # fmt: skip
+    )
     style.note(figure, " ".join(small_print(table, measured, kinds)))
     return figure
 
@@ -151,23 +151,36 @@ def plot_halves(axes: Axes, rows: pd.DataFrame, looks: Mapping[int, Look]) -> No
     log_axis(axes, (limits[0], limits[1] * 1.3), base=2)
     axes.axhline(CHAPTER_D_K, color=INK, linestyle="--", linewidth=0.9)
     axes.annotate(
-        f"d_k = {CHAPTER_D_K}", (0.02, CHAPTER_D_K), (0, 3), xycoords=("axes fraction", "data"),
-        textcoords="offset points", fontsize=style.SMALL,
-    )  # fmt: skip
+        f"d_k = {CHAPTER_D_K}",
+        (0.02, CHAPTER_D_K),
+        (0, 3),
+        xycoords=("axes fraction", "data"),
+        textcoords="offset points",
+        fontsize=style.SMALL,
+    )
     for row in rows.to_dict("records"):
         n_k, look = row["n_k"], looks[row["n_k"]]
         ends = [row["ci_low"], min(row["ci_high"], axes.get_ylim()[1])]
         axes.plot([n_k, n_k], ends, color=look.color, label="_interval")
         axes.plot(
-            n_k, row["d_k"], color=look.color, marker=look.marker, markersize=SMALL_MARK,
-            linestyle="none", label=f"{n_k}",
-        )  # fmt: skip
+            n_k,
+            row["d_k"],
+            color=look.color,
+            marker=look.marker,
+            markersize=SMALL_MARK,
+            linestyle="none",
+            label=f"{n_k}",
+        )
         if row["beyond"]:
             below = row["beyond"] == "always"
             axes.annotate(
-                "↓" if below else "↑", (n_k, 0.02 if below else 0.98), color=look.color,
-                xycoords=("data", "axes fraction"), ha="center", va="bottom" if below else "top",
-            )  # fmt: skip
+                "↓" if below else "↑",
+                (n_k, 0.02 if below else 0.98),
+                color=look.color,
+                xycoords=("data", "axes fraction"),
+                ha="center",
+                va="bottom" if below else "top",
+            )
         plot_ring(axes, n_k, row["exact"], look)
 
 
@@ -175,9 +188,16 @@ def plot_ring(axes: Axes, x: float, y: float, look: Look) -> None:
     """Draw a ring at an exact value, around the measured one."""
     if math.isfinite(x) and math.isfinite(y):
         axes.plot(
-            x, y, color=look.color, marker=look.marker, markersize=RING, markeredgewidth=0.9,
-            markerfacecolor="none", linestyle="none", label="_exact",
-        )  # fmt: skip
+            x,
+            y,
+            color=look.color,
+            marker=look.marker,
+            markersize=RING,
+            markeredgewidth=0.9,
+            markerfacecolor="none",
+            linestyle="none",
+            label="_exact",
+        )
 
 
 def plot_crossings(
@@ -207,9 +227,14 @@ def plot_crossings(
         ends = [row["ci_low"], min(row["ci_high"], span.never)]
         axes.plot(ends, [y, y], color=look.color, label="_interval")
         axes.plot(
-            span.place(row["d_k"], row["beyond"]), y, color=look.color, marker=look.marker,
-            markersize=SMALL_MARK, linestyle="none", label=f"{row['x']} {row['n_k']}",
-        )  # fmt: skip
+            span.place(row["d_k"], row["beyond"]),
+            y,
+            color=look.color,
+            marker=look.marker,
+            markersize=SMALL_MARK,
+            linestyle="none",
+            label=f"{row['x']} {row['n_k']}",
+        )
         if not math.isnan(row["exact"]):
             plot_ring(axes, span.place(row["exact"], ""), y, look)
 

@@ -78,9 +78,12 @@ def plot_norms(
     plot_level(axes, 0.5)
     for d_k, line in rows[rows["row_norm"] > 0].groupby("d_k"):
         axes.plot(
-            line["row_norm"], line["rows_share"], color=color, linestyle=strokes[d_k],
+            line["row_norm"],
+            line["rows_share"],
+            color=color,
+            linestyle=strokes[d_k],
             label=f"{d_k}",
-        )  # fmt: skip
+        )
 
 
 def plot_energy(
@@ -96,6 +99,9 @@ def plot_energy(
     axes.plot(alike, alike, color=INK, linestyle="--", linewidth=0.9, label="_alike")
     for d_k, line in known.groupby("d_k"):
         axes.plot(
-            line["rows_share"], line["energy_share"], color=color, linestyle=strokes[d_k],
+            line["rows_share"],
+            line["energy_share"],
+            color=color,
+            linestyle=strokes[d_k],
             label=f"{d_k}",
-        )  # fmt: skip
+        )

@@ -20,9 +20,12 @@ def plot_weights(table: pd.DataFrame, axes: Axes) -> AxesImage:
     matrix = weights.reshape(n_query, n_key)
     # The square root separates 1/n_k and 1 from 0 and from each other.
     image = axes.imshow(
-        matrix, cmap="viridis", norm=PowerNorm(0.5, vmin=0, vmax=1), aspect="auto",
+        matrix,
+        cmap="viridis",
+        norm=PowerNorm(0.5, vmin=0, vmax=1),
+        aspect="auto",
         interpolation="none",
-    )  # fmt: skip
+    )
     axes.set_xticks(sorted({0, n_key - 1}))
     axes.set_yticks(sorted({0, n_query - 1}))
     axes.grid(visible=False)
@@ -60,11 +63,16 @@ def build_weights(tables: Tables) -> Figure:
         if j == 0:
             axes.set_ylabel(f"scaling = {rows['scaling'].iloc[0]}\nquery")
     bar = figure.colorbar(
-        next(iter(images.values())), ax=list(images), ticks=[0, 0.01, 0.05, 0.1, 0.25, 0.5, 1],
-        format=lambda weight, _: style.format_label(weight), aspect=24, pad=0.015,
-        shrink=min(1.0, 3 / len(lines)), anchor=(0.0, 1.0),
+        next(iter(images.values())),
+        ax=list(images),
+        ticks=[0, 0.01, 0.05, 0.1, 0.25, 0.5, 1],
+        format=lambda weight, _: style.format_label(weight),
+        aspect=24,
+        pad=0.015,
+        shrink=min(1.0, 3 / len(lines)),
+        anchor=(0.0, 1.0),
         label="weight\n(colour by its square root)",
-    )  # fmt: skip
+    )
     # 256 small rectangles would be most of the file.
     for collection in bar.ax.collections:
         collection.set_rasterized(True)

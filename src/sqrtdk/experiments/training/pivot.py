@@ -24,12 +24,18 @@ def summarized(table: pd.DataFrame) -> pd.DataFrame:
     best = table[table["best"] == 1]
     axes = ["d_k", "n_k", "batch_size", "optimizer", "loss", "scaling"]
     steps = best[[*axes, "n_seeds", "steps"]].assign(
-        metric="steps_to_90", mean=best["crossfit_steps"], ci_low=best["crossfit_low"],
-        ci_high=best["crossfit_high"], exact=math.nan,
-    )  # fmt: skip
-    rate = best[[*axes, "n_seeds", "steps"]].assign(
-        metric="learning_rate", mean=best["learning_rate"], ci_low=math.nan, ci_high=math.nan,
+        metric="steps_to_90",
+        mean=best["crossfit_steps"],
+        ci_low=best["crossfit_low"],
+        ci_high=best["crossfit_high"],
         exact=math.nan,
-    )  # fmt: skip
+    )
+    rate = best[[*axes, "n_seeds", "steps"]].assign(
+        metric="learning_rate",
+        mean=best["learning_rate"],
+        ci_low=math.nan,
+        ci_high=math.nan,
+        exact=math.nan,
+    )
     order = [*axes, "metric", "n_seeds", "mean", "ci_low", "ci_high", "exact", "steps"]
     return pd.concat([steps, rate])[order]

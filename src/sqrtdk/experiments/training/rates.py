@@ -169,9 +169,12 @@ def runs_of(cells: pd.DataFrame) -> Runs:
 
     seeds, rates = (sorted(set(cells[name])) for name in ("seed", "learning_rate"))
     return Runs(
-        seeds, rates, matrix("steps_to_90", np.inf), matrix("accuracy", 0.0),
+        seeds,
+        rates,
+        matrix("steps_to_90", np.inf),
+        matrix("accuracy", 0.0),
         matrix("diverged", 0.0),
-    )  # fmt: skip
+    )
 
 
 class RuleResult(NamedTuple):

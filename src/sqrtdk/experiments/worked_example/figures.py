@@ -105,9 +105,14 @@ def line(
     width, height = figure.get_size_inches()
     top = EDGE + (0 if variant == "off" else LINE + GAP)
     figure.text(
-        (left + NAMES) / width, 1 - top / height, f"scaling = {variant}", va="top", fontsize=9,
-        fontweight="bold", color=style.FIXED[variant],
-    )  # fmt: skip
+        (left + NAMES) / width,
+        1 - top / height,
+        f"scaling = {variant}",
+        va="top",
+        fontsize=9,
+        fontweight="bold",
+        color=style.FIXED[variant],
+    )
     boxes: dict[str, Box] = {}
     at = left
     for i, (name, words) in enumerate(steps):

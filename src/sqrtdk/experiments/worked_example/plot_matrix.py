@@ -54,12 +54,14 @@ def plot_matrix(
     n_rows, n_columns = len(matrix.rows), len(matrix.columns)
     box = Box(left, top, left + wide * n_columns, top + high * n_rows)
     width, height = figure.get_size_inches()
-    axes = figure.add_axes((
-        box.left / width,
-        1 - box.bottom / height,
-        (box.right - box.left) / width,
-        (box.bottom - box.top) / height,
-    ))  # fmt: skip
+    axes = figure.add_axes(
+        (
+            box.left / width,
+            1 - box.bottom / height,
+            (box.right - box.left) / width,
+            (box.bottom - box.top) / height,
+        )
+    )
     axes.set_xlim(0, n_columns)
     axes.set_ylim(n_rows, 0)
     axes.set_axis_off()
@@ -96,7 +98,13 @@ def arrow(
     )
     figure.add_artist(
         FancyArrowPatch(
-            *ends, arrowstyle="-|>", mutation_scale=9, color=INK, linewidth=0.9, shrinkA=0,
-            shrinkB=0, transform=figure.transFigure,
+            *ends,
+            arrowstyle="-|>",
+            mutation_scale=9,
+            color=INK,
+            linewidth=0.9,
+            shrinkA=0,
+            shrinkB=0,
+            transform=figure.transFigure,
         )
-    )  # fmt: skip
+    )
