@@ -57,6 +57,8 @@ def kind_of(column: Column) -> str:
     """Return which estimator a column has."""
     if column.pool != "mean":
         return {"rms": "quadratic mean", "median": "median over seeds"}[column.pool]
+    if column.skewed:
+        return "share of the largest rows"
     return "counted share" if column.counted else "mean"
 
 
@@ -104,6 +106,7 @@ def of_cell(
                     block,
                     pool=column.pool,
                     counted=math.prod(things) if things else 0,
+                    skewed=column.skewed,
                     independent=things[0] if things else None,
                 )
                 hits.append(_covers(one["ci_low"], one["ci_high"], value))

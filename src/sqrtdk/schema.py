@@ -106,7 +106,7 @@ class Column:
     `counted` is for a share that is a count over a number of things. It gives that number as
     factors, each the name of an axis or a number. The first factor is the number of things that
     may be treated as independent inside one cell. Other shares, such as a normalized entropy, have
-    no factors.
+    no factors. `skewed` is for a share whose seeds scatter more upwards, the more the larger it is.
 
     An `optional` column may be empty where its meaning says so; anywhere else an undefined value
     is an error.
@@ -120,6 +120,7 @@ class Column:
     optional: bool = False
     pool: Literal["mean", "rms", "median"] = "mean"
     counted: tuple[str | int, ...] = ()
+    skewed: bool = False
 
 
 def axis_column(key: Key) -> Column:

@@ -228,6 +228,11 @@ MISTAKES = [
     ("input_laws.sphere.arrays=[q,k]", "input_laws.sphere.arrays: ['q', 'k']"),
     ("input_laws.sphere.radius=2", "unknown key 'radius' in input_laws.sphere"),
     ("input_laws.non_centred.q_mean=1e300 inputs=non_centred", "q_mean is 1e+300; allowed: numb"),
+    (
+        "experiments=scaling input_laws.non_centred.q_mean=200 inputs=non_centred "
+        "dtype=[float64,float32]",
+        "input_laws.non_centred: q_mean is 200; allowed in float32: numbers from -100 to 100 (q_m",
+    ),
     ("d_k=16,64", "a sweep needs --multirun"),
     ("d_k", "'d_k' is not an override"),
     ("=4", "unknown key ''"),

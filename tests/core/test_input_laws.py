@@ -56,6 +56,22 @@ def test_the_kurtosis_is_that_of_the_law(law):
     assert abs(np.mean(x**4) - fourth) <= 4 * math.sqrt((eighth - fourth**2) / x.size)
 
 
+def test_a_mean_is_at_most_what_the_type_has_digits_for():
+    # The weights at the limit, against long double: 0.2 % in float32, 4e-8 in float64.
+    sizes = {"d_k": 4096, "n_k": 16, "n_q": 4, "d_v": 1, "seed": 1}
+    for dtype, most, allowed in (("float32", 100, 0.01), ("float64", 1e6, 1e-6)):
+        entry = {"law": "non_centred", "q_mean": most, "k_mean": most}
+        scale = 4096**-0.5 / most
+        given = input_laws.draw(entry, **sizes, dtype=dtype)
+        exact = input_laws.draw(entry, **sizes, dtype="float64")
+        found = attention(given.q, given.k, given.v, scale=scale).weights
+        wide = (x.astype(np.longdouble) for x in (exact.q, exact.k, exact.v))
+        right = attention(*wide, scale=scale).weights
+        assert np.max(abs(found / right - 1)) < allowed
+        with pytest.raises(ValueError, match=rf"q_mean is {2 * most}; allowed.*: numbers from "):
+            input_laws.draw(entry | {"q_mean": 2 * most}, **sizes, dtype=dtype)
+
+
 def test_heavy_tails_have_a_larger_largest_entry_than_the_gaussian():
     # df = 3: the largest of 16384 is about (16384 c)^(1/3), far above the gaussian 4.
     assert np.max(np.abs(draw(NAMED["student_t"]).k)) > 10

@@ -50,6 +50,19 @@ def test_the_median_gradient_of_a_saturated_cell_is_covered_at_every_number_of_s
         assert sum(hits) >= binom.ppf(1e-5, len(hits), 0.9), seeds
 
 
+def test_the_share_of_the_largest_row_is_covered_at_every_number_of_seeds() -> None:
+    # n_k = 64, d_k = 16, on: Student's t-interval covered in 89 % of blocks of 5 seeds.
+    rng = np.random.default_rng(8)
+    found = draws.pool(600, d_k=16, n_k=16)["on"]
+    for metric in ("grad_logits_top1_share", "grad_q_top1_share"):
+        mean = float(np.mean(found[metric]))
+        for seeds in (3, 5, 20, 100):
+            blocks = rng.choice(found[metric], (500, seeds))
+            hits = [low <= mean <= high for low, high in map(intervals.reciprocal_interval, blocks)]
+            # As above.
+            assert sum(hits) >= binom.ppf(1e-5, len(hits), 0.9), (metric, seeds)
+
+
 def test_the_typical_row_is_the_median_of_all_rows() -> None:
     # .0124 and 1.34e-4 are the medians of the pooled rows of an independent simulation.
     for d_k, pooled in ((256, 0.0124), (1024, 1.34e-4)):

@@ -7,6 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from sqrtdk.core.attention import attention
 from sqrtdk.tensors.measurement import COLUMNS, measure
 
 B, H, N_Q, N_K, D, D_V = 2, 3, 13, 11, 7, 5
@@ -105,6 +106,25 @@ def test_narrow_dtypes_are_computed_in_float32(dtype: Any) -> None:
     wanted = measure(q.astype(np.float64), k.astype(np.float64))
     # A float32 sum of 7 products, and an entropy of at most ln 11.
     assert numbers(found) == pytest.approx(numbers(wanted), rel=3e-5, abs=3e-6, nan_ok=True)
+
+
+@pytest.mark.parametrize("size", [1e200, 1e-200, 1e-310, 1.0])
+def test_the_rms_of_outputs_of_any_size_is_that_of_outputs_of_size_one(size: float) -> None:
+    rng = np.random.default_rng(4)
+    q, k, v = rng.standard_normal((3, 5, 3))
+    found, usual = measure(q, k, v * size).output_rms[0], measure(q, k, v).output_rms[0]
+    output = attention(q, k, v, scale=3**-0.5).output
+    assert usual == pytest.approx(np.mean(output**2) ** 0.5, rel=1e-13)
+    # A size that is no power of two is rounded; subnormal values have few digits left.
+    assert found / size == pytest.approx(usual, rel=1e-12 if size > 1e-300 else 1e-9)
+
+
+@pytest.mark.skipif(np.longdouble(0).itemsize == 8, reason="longdouble is float64 here")
+@pytest.mark.parametrize("name", ["q", "k", "v"])
+def test_what_would_lose_digits_is_refused(name: str) -> None:
+    arrays = dict.fromkeys("qkv", np.ones((2, 2))) | {name: np.ones((2, 2), np.longdouble)}
+    with pytest.raises(TypeError, match=f"^{name} has dtype float128; allowed: float64 and narr"):
+        measure(**arrays)
 
 
 def test_tensors_of_torch_are_taken_as_they_are() -> None:

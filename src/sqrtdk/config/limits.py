@@ -10,7 +10,7 @@ from sqrtdk.config.entries import given_parameters
 from sqrtdk.config.errors import ConfigError, invalid_value
 from sqrtdk.config.run import Run
 from sqrtdk.config.values import FACTORS
-from sqrtdk.core import scale_rules
+from sqrtdk.core import input_laws, scale_rules
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.schema import Entry
 from sqrtdk.storage import planning
@@ -54,6 +54,18 @@ def _check_factors(run: Run) -> None:
                     f"{given_parameters(entry, 'rule')}; allowed: from {FACTORS[0]:g} to "
                     f"{FACTORS[1]:g}"
                 )
+
+
+def _check_laws(run: Run) -> None:
+    """Raise ConfigError for an input law whose parameters a type of the run is too narrow for."""
+    for settings in run.settings.values():
+        laws = settings.get("inputs", {})
+        for (name, entry), dtype in itertools.product(laws.items(), settings.get("dtype", ())):
+            try:
+                input_laws.draw(entry, d_k=1, n_k=2, n_q=1, d_v=1, seed=0, dtype=dtype)
+            except ValueError as error:
+                given = given_parameters(entry, "law")
+                raise ConfigError(f"input_laws.{name}: {error}{given}") from None
 
 
 def _rules(run: Run) -> Iterator[tuple[str, str, Entry, dict[str, int]]]:
@@ -106,6 +118,7 @@ def check_limits(run: Run) -> None:
     _check_shards(run)
     check_memory(run)
     _check_factors(run)
+    _check_laws(run)
     for name, settings in run.settings.items():
         refuse = EXPERIMENTS[name].refuse
         if refuse is not None:

@@ -193,9 +193,12 @@ class _Head:
         # A key that is not finite is taken out of all products, which would spread it to rows
         # that do not see it, and put back into the rows that do.
         self.broken = ~np.all(np.isfinite(k), axis=-1)
+        self.unit = 0
         if v is not None:
             self.broken |= ~np.all(np.isfinite(v), axis=-1)
             self.v = np.where(self.broken[:, np.newaxis], 0, v)
+            # Squares of values beyond 1e154 would overflow, and those below 1e-162 vanish.
+            self.unit = int(np.frexp(np.max(np.abs(self.v)))[1])
         self.k = np.where(self.broken[:, np.newaxis], 0, k)
         # The covariance does not see a common shift of all keys; without it fewer digits cancel.
         # The median, because a huge key that few rows see must not cost the others theirs.
@@ -267,7 +270,8 @@ class _Head:
                 rows["sink_weight"] = weights[:, -1]
             if self.v is not None:
                 output = weights[:, : len(self.k)] @ self.v
-                rows["output_square"] = np.mean(output.astype(np.float64) ** 2, axis=-1)
+                near_one = np.ldexp(output.astype(np.float64), -self.unit)
+                rows["output_square"] = np.mean(near_one**2, axis=-1)
         for name, values in rows.items():
             self.sums[name] += float(np.sum(values, dtype=np.float64))
 
@@ -317,7 +321,9 @@ class _Head:
                 sink_weight=math.nan if self.sink is None else mean["sink_weight"],
                 saturated_rows=mean["saturated_rows"],
                 dead_rows=mean["dead_rows"],
-                output_rms=math.nan if self.v is None else math.sqrt(mean["output_square"]),
+                output_rms=math.nan
+                if self.v is None
+                else float(np.ldexp(math.sqrt(mean["output_square"]), self.unit)),
             ),
             counts,
         )

@@ -177,6 +177,22 @@ def share_interval(
     return low, high
 
 
+def reciprocal_interval(values: np.ndarray) -> tuple[float, float]:
+    """Return the 95 % interval of the mean of positive, skewed values, from that of its reciprocal.
+
+    The reciprocal of the share of the largest rows is the number of such shares that would hold
+    everything. It scatters more symmetrically than the share, so that Student's t-interval of it
+    (delta method) covers more often. The upper end may be infinite. NaN for one value.
+
+    >>> reciprocal_interval(np.array([0.1, 0.1]))
+    (0.1, 0.1)
+    """
+    mean = float(np.mean(values))
+    low, _ = interval(values)
+    half = (mean - low) / mean if mean > 0 else 0.0
+    return mean / (1 + half), np.inf if half >= 1 else mean / (1 - half)
+
+
 def exact_share(events: int, count: int) -> Estimate:
     """Return the share of independent things that an event happened to, with its 95 % interval.
 
@@ -250,11 +266,13 @@ def statistics(
     exact: float = np.nan,
     counted: int = 0,
     independent: int | None = None,
+    skewed: bool = False,
 ) -> dict[str, float]:
     """Return the statistics of one metric over seeds.
 
     `mean` and its interval depend on `pool`. With `mean` they are the arithmetic mean and
-    Student's t-interval; for a share that is a count over `counted` things, `share_interval`.
+    Student's t-interval; for a share that is a count over `counted` things, `share_interval`, for
+    a `skewed` one `reciprocal_interval`.
     With `rms` they are the quadratic mean and the t-interval of the logarithm of the mean square,
     and z compares squares. With `median` they are `typical` and `typical_interval`, and there is
     no z.
@@ -280,6 +298,8 @@ def statistics(
         low, high = (found["mean"] * end**0.5 for end in ends)
     elif counted:
         low, high = share_interval(values, counted=counted, independent=independent)
+    elif skewed:
+        low, high = reciprocal_interval(values)
     else:
         low, high = (float(np.ldexp(end, unit)) for end in interval(near))
     return {

@@ -33,7 +33,8 @@ STATISTICS = (
         "Lower end of the 95 % interval of `mean`, with seeds as units: Student's t-interval; for "
         "rms, that of the logarithm of the mean square; for median, between two seeds (order "
         "statistics), or below six seeds the t-interval of the logarithms; for shares that count, "
-        "Clopper and Pearson's with an effective number (docs/statistics.md). Of shares at least "
+        "Clopper and Pearson's with an effective number; for grad_*_top1_share, that of the "
+        "reciprocal of the mean (docs/statistics.md). Of shares at least "
         "0. Empty for one seed, and for a median of fewer than six seeds of which some are 0.",
         optional=True,
     ),
@@ -77,6 +78,7 @@ def summarize(
                 found: dict[str, float] = statistics(
                     values,
                     pool=metric.pool,
+                    skewed=metric.skewed,
                     exact=target,
                     counted=math.prod(things) if things else 0,
                     independent=things[0] if things else None,

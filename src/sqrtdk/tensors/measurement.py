@@ -57,7 +57,8 @@ def measure(
     Args:
         q: Queries [batch, heads, n_q, d], after any rotary embedding and before any scale. Leading
             dimensions may be left out. NumPy arrays, and arrays of PyTorch, JAX or CuPy through
-            DLPack. float64 is computed in float64, anything narrower in float32.
+            DLPack. float64 is computed in float64, anything narrower in float32; anything wider
+            is refused, because digits would be lost.
         k: Keys [batch, heads, n_k, d].
         v: Values [batch, heads, n_k, d_v], for `output_rms` alone.
         scale: Factor on q·k. None is 1/√d, as in PyTorch; 0.0 is 0.0. A mapping from name to
@@ -169,6 +170,8 @@ def _vectors(name: str, array: Any, layout: str) -> np.ndarray:
     if isinstance(array, np.ma.MaskedArray):
         raise TypeError(f"{name} is a masked array, whose mask would be lost; give attn_mask")
     found = as_array(array)
+    if found.dtype.kind == "f" and found.dtype.itemsize > 8:
+        raise TypeError(f"{name} has dtype {found.dtype}; allowed: float64 and narrower")
     if found.dtype.kind != "f":
         raise TypeError(f"{name} has dtype {found.dtype}; allowed: floating point")
     if not 2 <= found.ndim <= 4:

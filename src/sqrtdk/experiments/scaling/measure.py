@@ -92,6 +92,7 @@ def _gradient_columns(x: str, what: str) -> tuple[Column, ...]:
             "is 1.17 %. Empty when every row is zero.",
             "share",
             optional=True,
+            skewed=True,
         ),
     )
 
