@@ -164,6 +164,18 @@ def row_norms(x: ArrayLike) -> Float[Floats, "*rows"]:
     return norms
 
 
+def rms(x: ArrayLike) -> Float[Floats, "*rows"]:
+    """Compute the root mean square over the last axis, [..., n, d] -> [..., n].
+
+    Right at any magnitude, such as that of a saturated row, whose squares would be 0.
+
+    >>> rms(np.array([3e-200, 4e-200, 0.0, 0.0]))
+    array(2.5e-200)
+    """
+    x = as_float("x", x)
+    return np.asarray(row_norms(x) / math.sqrt(x.shape[-1]))
+
+
 class NormSummary(NamedTuple):
     """Distribution of the norms of rows, arrays [...]; see `summarize_norms`."""
 

@@ -5,7 +5,6 @@ scale rules of a seed share one draw and its scores.
 """
 
 import itertools
-import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
@@ -97,19 +96,22 @@ def _gradient_columns(x: str, what: str) -> tuple[Column, ...]:
     )
 
 
+AXES = tuple(
+    schema.axis_column(key)
+    for key in (
+        schema.D_K,
+        schema.N_K,
+        schema.N_Q,
+        schema.INPUTS,
+        schema.DTYPE,
+        schema.SCALING,
+        schema.SEED,
+    )
+)
+"""What names a cell."""
+
 COLUMNS: tuple[Column, ...] = (
-    *(
-        schema.axis_column(key)
-        for key in (
-            schema.D_K,
-            schema.N_K,
-            schema.N_Q,
-            schema.INPUTS,
-            schema.DTYPE,
-            schema.SCALING,
-            schema.SEED,
-        )
-    ),
+    *AXES,
     Column(
         "scale",
         "Factor that the scores are multiplied by, before a cap; mean over pairs of query and key "
@@ -262,6 +264,4 @@ def _mean(values: Array) -> Array:
 
 
 def _rms(values: Array) -> Array:
-    # Norms of a saturated row may be below 1e-160, where a plain square is 0.
-    total: Array = metrics.row_norms(values.astype(np.float64))
-    return total / math.sqrt(values.shape[-1])
+    return metrics.rms(values.astype(np.float64))

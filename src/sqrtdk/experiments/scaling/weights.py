@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from sqrtdk import schema
 from sqrtdk.core import scale_rules
 from sqrtdk.core.attention import attention
 from sqrtdk.core.input_laws import draw
+from sqrtdk.experiments.scaling.measure import AXES
 from sqrtdk.schema import Column, Settings
 from sqrtdk.stats import intervals
 from sqrtdk.storage import tables
@@ -22,18 +22,7 @@ PANELS = 5
 """Number of d_k shown, spread over the grid from its smallest to its largest."""
 
 COLUMNS = (
-    *(
-        schema.axis_column(key)
-        for key in (
-            schema.D_K,
-            schema.N_K,
-            schema.N_Q,
-            schema.INPUTS,
-            schema.DTYPE,
-            schema.SCALING,
-            schema.SEED,
-        )
-    ),
+    *AXES,
     Column("query", "Position of the query, from 0.", read=int, axis=True),
     Column("key", "Position of the key, from 0.", read=int, axis=True),
     Column("weight", "Attention weight that the query gives to the key."),

@@ -7,7 +7,10 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
+import numpy as np
+
 from sqrtdk.claims.findings import ONE_HOT
+from sqrtdk.core import metrics
 from sqrtdk.experiments.worked_example import matrices
 from sqrtdk.experiments.worked_example.matrices import Entry, Matrices, Matrix
 from sqrtdk.schema import Document
@@ -130,8 +133,7 @@ class Example:
 
 
 def _rms(matrix: Matrix) -> float:
-    values = [value for row in matrix.entries for value in row]
-    return math.sqrt(sum(value * value for value in values) / len(values))
+    return float(metrics.rms(np.ravel(matrix.entries)))
 
 
 def context(rows: list[dict[str, str]], stems: set[str]) -> Document | None:
