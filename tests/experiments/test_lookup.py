@@ -1,4 +1,4 @@
-"""The trained content lookup: gradients, the cross matrix, optimizers and equivalent runs."""
+"""Trained associative retrieval: gradients, the QK product, optimizers and equivalent runs."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Capacity: what a fixed vector holds after long training, against the size of the state."""
+"""Capacity: what a fixed vector can hold after long training, against its size."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from sqrtdk.experiments.encoder_decoder import experiment as encoder_decoder
 EXPERIMENT = replace(
     encoder_decoder.EXPERIMENT,
     name="capacity",
-    title="Capacity: what a fixed vector holds after long training, against the size of the state.",
+    title="Capacity: what a fixed vector can hold after long training, against its size.",
     companion_of="encoder_decoder",
     figures=(Figure("hidden"),),
     pivot=Pivot(metrics=("accuracy", "accuracy_gain"), side="reader", down="hidden"),

@@ -1,4 +1,4 @@
-"""Content lookup with three projections: why queries, keys and values each need their own.
+"""Associative retrieval with three projections: why queries, keys and values each need their own.
 
 A library has n_k items x, points on the sphere of radius √d_model. A query y is a noisy copy of
 one of them, and the answer is a value of that item. In the relation `same` a query looks like its

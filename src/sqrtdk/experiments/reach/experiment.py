@@ -1,11 +1,11 @@
-"""Reach: how far back a gradient gets, for a fixed vector and for attention."""
+"""Reach: how far back a gradient reaches, for a fixed vector and for attention."""
 
 from sqrtdk.experiments.base import Experiment, Figure, Pivot
 from sqrtdk.experiments.reach import measure
 
 EXPERIMENT = Experiment(
     name="reach",
-    title="Reach: how far back a gradient gets, for a fixed vector and for "
+    title="Reach: how far back a gradient reaches, for a fixed vector and for "
     "attention, untrained and trained.",
     row="One row per stage and distance of a cell.",
     measured_by=measure.__name__,

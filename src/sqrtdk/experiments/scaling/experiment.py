@@ -29,7 +29,7 @@ EXPERIMENT = Experiment(
         Table(
             "crossings",
             "crossings",
-            "From which d_k on: one row per series and quantity.",
+            "The d_k above which an effect holds: one row per series and quantity.",
             needs=("summary", "contrasts"),
         ),
         Table("tails", "tails", "How a gradient is spread over its rows: one row per rank shown."),

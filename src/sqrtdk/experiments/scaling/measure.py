@@ -86,9 +86,9 @@ def _gradient_columns(x: str, what: str) -> tuple[Column, ...]:
         ),
         Column(
             f"grad_{x}_top1_share",
-            f"Share of the total square held by the largest of {norm}. Counted are 1 % of the "
-            f"{rows} rows, rounded up: of 64 rows one, which is 1.56 %, of 256 rows three, which "
-            "is 1.17 %. Empty when every row is zero.",
+            f"Share of the total square held by the largest of {norm}. Their number is 1 % of "
+            f"{rows}, rounded up: 1 of 64 rows (1.56 %), 3 of 256 (1.17 %). Empty when every row "
+            "is zero.",
             "share",
             optional=True,
             skewed=True,
@@ -115,7 +115,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "scale",
         "Factor that the scores are multiplied by, before a cap; mean over pairs of query and key "
-        "where each has its own, as the scale rules that look at norms give it.",
+        "if each pair has its own (scale rules that depend on norms).",
     ),
     Column(
         "logit_std",

@@ -30,7 +30,7 @@ COLUMNS = (
         schema.axis_column(key)
         for key in (schema.D_K, schema.N_K, schema.N_Q, schema.INPUTS, schema.DTYPE, schema.SCALING)
     ),
-    Column("gradient", "With respect to what.", read=str, axis=True),
+    Column("gradient", "Array that the gradient is taken with respect to.", read=str, axis=True),
     Column("rows_share", "Share of the rows, the largest first.", "share", axis=True),
     Column("row_norm", "Smallest row norm among them, over √d_v."),
     Column(

@@ -1,1 +1,1 @@
-"""Training a content lookup with and without scaling."""
+"""Training associative retrieval with and without scaling."""

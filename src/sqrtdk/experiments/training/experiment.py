@@ -1,11 +1,11 @@
-"""Training a content lookup against d_k: does scaling help, and when does it not."""
+"""Training associative retrieval against d_k: when scaling helps, and when it does not."""
 
 from sqrtdk.experiments.base import Experiment, Figure, Pivot, Table
 from sqrtdk.experiments.training import measure
 
 EXPERIMENT = Experiment(
     name="training",
-    title="Training a content lookup against d_k: does scaling help, and when does it not.",
+    title="Training associative retrieval against d_k: when scaling helps, and when it does not.",
     row="One row per logged step of a cell.",
     measured_by=measure.__name__,
     config_keys=measure.CONFIG_KEYS,

@@ -1,4 +1,4 @@
-"""Content lookup, learned: noisy queries retrieve their item from a library that is new every step.
+"""Associative retrieval: noisy queries find their item in a library that is new at every step.
 
 The model is one attention head with trained projections: q = y W_q and k = x W_k for queries
 y and items x, both of d_model entries; its weights average the items' values. The scores

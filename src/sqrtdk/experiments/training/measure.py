@@ -1,4 +1,4 @@
-"""Training a content lookup against d_k: when scaling helps, and when it does not.
+"""Training associative retrieval against d_k: when scaling helps, and when it does not.
 
 Noisy queries retrieve their item among n_k, through one attention head with trained projections
 W_q and W_k. A slab is one combination of sizes, optimizer and loss. Its cells are seeds ×
@@ -60,7 +60,7 @@ NOISE_SD = Key(
     "Standard deviation of the noise on each entry of a query; items have mean square 1.",
     axis=False,
 )
-STEPS = Key("steps", "whole", "Steps that are trained.", "steps", axis=False, maximum=10**6)
+STEPS = Key("steps", "whole", "Training steps.", "steps", axis=False, maximum=10**6)
 OPTIMIZER = Key(
     "optimizer",
     "choice",
