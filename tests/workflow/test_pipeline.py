@@ -548,7 +548,8 @@ def copy_project(root: Path) -> None:
     """Copy what a run needs, so that a test may edit it."""
     for name in ("src", "conf", "profiles", "envs", "rules"):
         shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "Snakefile", root / "Snakefile")
+    for name in ("Snakefile", "CITATION.cff"):
+        shutil.copy(ROOT / name, root / name)
 
 
 def run_project(root: Path, *arguments: str, target: str = "scaling") -> Run:
