@@ -84,7 +84,7 @@ def test_the_page_names_what_changed_and_the_verdicts_that_flipped(
     assert "1 verdict differs." in text
     assert run.verdicts["scores_grow"]["sentence"] in text
     # The experiments that are compared, each with its curves or why not.
-    assert compared.page.count("<svg class=") == 2
+    assert compared.page.count('<img class="plot"') == 2
 
 
 def test_the_page_needs_nothing_from_outside(compared: page.Comparison) -> None:

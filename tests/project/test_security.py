@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from conftest import ROOT, snakemake
 from markupsafe import Markup
-from report.test_page import Page, build, check, table
+from report.test_page import Page, build, check, shown_svg, table
 
 from campaigns.mistakes import FILES
 from sqrtdk.config import compose, entries, errors, resolve, yaml_reader
@@ -202,11 +202,13 @@ PICTURE = """<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.
 
 
 def test_a_picture_brings_nothing_but_what_it_draws() -> None:
-    found = svg.inline(PICTURE, prefix="p", title=EVIL, description=EVIL)
+    found = svg.embed(PICTURE, title=EVIL, description=EVIL)
     assert isinstance(found, Markup)
     page = Page(f"<div>{found}</div>")
-    assert {tag for tag, _ in page.elements} <= {"div", "title", "desc", *svg.ELEMENTS}
-    for _, attributes in page.elements:
+    assert [tag for tag, _ in page.elements] == ["div", "img"]
+    drawn = Page(shown_svg(f"<div>{found}</div>"))
+    assert {tag for tag, _ in drawn.elements} <= {tag.lower() for tag in svg.ELEMENTS}
+    for _, attributes in drawn.elements:
         assert not [name for name in attributes if name.lower().startswith("on")]
         assert not re.search(r"javascript|example\.org|data:text", " ".join(attributes.values()))
 

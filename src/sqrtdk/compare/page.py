@@ -109,7 +109,7 @@ def _picture(
     title = f"{known.title}: {names[0]} and {names[1]}"
     metrics = ", ".join(metric.name for metric in shown.metrics)
     description = f"{metrics} against {shown.x.name}, in both runs."
-    return svg.inline(text, prefix=f"compare-{experiment}", title=title, description=description)
+    return svg.embed(text, title=title, description=description)
 
 
 def _counts(rows: Sequence[tables.Row]) -> dict[str, int]:

@@ -54,6 +54,7 @@ class Pivot:
     at most `most` of them, and the values of the axis `side` are next to each other. Where they are
     not of summary.csv, `table` names another table, and the module `pivot` of the folder has
     `summarized`, which gives it the shape of a summary, and `COLUMNS`, the meanings of its metrics.
+    `also` names a module of the folder with `tables`, which makes further compact tables of a run.
     """
 
     metrics: tuple[str, ...] = ()
@@ -61,6 +62,7 @@ class Pivot:
     down: str = "d_k"
     most: int = 16
     table: str = "summary"
+    also: str = ""
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,8 @@ class Experiment:
     without the key `needs_key` leaves the experiment out. `refuse` raises UserError for settings
     that cannot be measured, before any job starts.
     `companion_of` names the experiment whose target builds this one too. `references` is a template
-    of literature for the report, `NAME/FILE`; several experiments may share one.
+    of literature for the report, `NAME/FILE`; several experiments may share one. `limits` are
+    sentences about what its numbers do not say; several experiments may share one.
 
     `memory` returns the bytes that a job holds at its peak beyond what it imports; without it
     nothing is checked. `seconds` returns about how long one seed of a slab takes on one core;
@@ -114,6 +117,7 @@ class Experiment:
     figures: tuple[Figure, ...] = ()
     pivot: Pivot = Pivot()
     references: str = ""
+    limits: tuple[str, ...] = ()
     reference: Reference | None = None
     memory: Callable[[Any], int] | None = None
     seconds: Callable[[Any], float] | None = None

@@ -51,7 +51,7 @@ def figures(folder: Path, experiments: Iterable[str]) -> list[Figure]:
             if path.stat().st_size > LARGEST and image.is_file():
                 picture = svg.raster(image.read_bytes(), **words)
             else:
-                picture = svg.inline(path.read_text(encoding="utf-8"), prefix=stem, **words)
+                picture = svg.embed(path.read_text(encoding="utf-8"), **words)
             beside = {
                 ending: f"figures/{stem}.{ending}"
                 for ending in ("svg", "png")

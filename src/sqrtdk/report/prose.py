@@ -11,10 +11,16 @@ from sqrtdk.claims import claim as claims_claim
 from sqrtdk.claims import verdicts as claims_ledger
 from sqrtdk.config import entries as config_entries
 from sqrtdk.experiments import statements
+from sqrtdk.report import mathml
 from sqrtdk.schema import Document
+from sqrtdk.stats import wording
+from sqrtdk.stats.intervals import Estimate
 from sqrtdk.stats.wording import NBSP
 
-SOURCES = {"chapter": "What the chapter says", "ours": "What we add"}
+SOURCES = {
+    "chapter": "Sentences of the chapter",
+    "ours": "Our own sentences, which the chapter does not say",
+}
 """The parts of the list of claims, by their source."""
 
 PARAGRAPH = 200
@@ -57,9 +63,35 @@ def prose(text: str) -> Markup:
 def _prose(text: str) -> Markup:
     joined = re.sub(r" (?=[%=≈])|(?<=[=≈]) ", NBSP, text)
     joined = re.sub(r"\(-?[\d.e-]+ to -?[\d.e-]+\)", lambda m: m[0].replace(" ", NBSP), joined)
-    letters = r"(?<![\w-])([dnqkW])_([kqvij])(?![\w-])"
+    letters = r"(?<![\w-])([dnqkW])_([kqvij]|model)(?![\w-])"
     text = re.sub(letters, r"<var>\1<sub>\2</sub></var>", str(escape(joined)))
+    text = re.sub(r"√(<var>.*?</var>|\d+)", r'√<span class="root">\1</span>', text)
     return Markup(re.sub(r"\^(-?\w+)", lambda m: f"<sup>{m[1].replace('-', '−')}</sup>", text))
+
+
+def told(text: str) -> Markup:
+    """Format text of the story: as `prose`, with **stress** and formulas between dollars.
+
+    >>> print(told("**a** < $b$"))
+    <strong>a</strong> &lt; <math><mi>b</mi></math>
+    """
+    found = Markup("")
+    for words, formula in mathml.with_formulas(text):
+        for place, part in enumerate(words.split("**")):
+            found += (
+                Markup("<strong>{}</strong>").format(_linked(part)) if place % 2 else _linked(part)
+            )
+        found += formula
+    return found
+
+
+def _linked(text: str) -> Markup:
+    """Format text with links to other places of the page: [words](#id)."""
+    words, *rest = re.split(r"\[([^\]]+)\]\(#([\w-]+)\)", text)
+    found = prose(words)
+    for label, target, after in zip(rest[::3], rest[1::3], rest[2::3], strict=True):
+        found += Markup('<a href="#{}">{}</a>{}').format(target, prose(label), prose(after))
+    return found
 
 
 def first_line(text: str | None) -> str:
@@ -125,10 +157,19 @@ def is_absent(row: Row) -> bool:
 def by_source(ledger: Sequence[Row]) -> list[tuple[str, list[Row]]]:
     """Return the claims that a run judged, the chapter's first, with the heading of their part."""
     parts = [
-        (title, [row for row in ledger if row["source"] == source and not is_absent(row)])
+        (title, [decided(row) for row in ledger if row["source"] == source and not is_absent(row)])
         for source, title in SOURCES.items()
     ]
     return [(title, rows) for title, rows in parts if rows]
+
+
+def decided(row: Row) -> Row:
+    """Return a claim with the number that decides it in words."""
+    if not row["value"]:
+        return {**row, "decides": ""}
+    ends = (float(row[name] or "nan") for name in ("ci_low", "ci_high"))
+    value = wording.format_estimate(Estimate(float(row["value"]), *ends))
+    return {**row, "decides": f"{row['quantity']}: {value}"}
 
 
 def absent(ledger: Sequence[Row]) -> dict[str, list[Row]]:
@@ -147,9 +188,10 @@ def gate(ledger: Sequence[Row]) -> dict[str, str]:
         return {}
     verdict = row["verdict"]
     if verdict == claims_claim.NOT_MEASURED:
-        return {"verdict": verdict, "text": f"not measured, {row['condition']}"}
+        text = f"not measured, {row['condition']}"
+        return {"claim": row["claim"], "verdict": verdict, "text": text}
     passed = "passed" if verdict == claims_claim.TRUE else "not passed"
-    return {"verdict": verdict, "text": f"{row['numbers']}, {passed}"}
+    return {"claim": row["claim"], "verdict": verdict, "text": f"{row['numbers']}, {passed}"}
 
 
 def questions(rows: Sequence[Row]) -> list[Question]:

@@ -1,53 +1,96 @@
-"""Embed figures in one HTML page: safe, with unique ids, in the page's colours."""
+"""Embed figures in one HTML page as images: nothing in them can act, load or clash.
+
+A browser runs no script of an image, loads nothing for it and keeps its names apart from those of
+the page. A style sheet inside the image follows the reader's colour scheme.
+"""
 
 import base64
 import re
 import struct
 from xml.etree import ElementTree
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
+
+SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 
 ELEMENTS = frozenset({
     "svg", "g", "defs", "symbol", "use", "clipPath", "mask", "pattern", "path", "rect", "circle",
     "ellipse", "line", "polyline", "polygon", "text", "tspan", "image", "linearGradient",
-    "radialGradient", "stop",
+    "radialGradient", "stop", "style",
 })  # fmt: skip
 """Elements that a figure needs. Others (scripts, foreign content, metadata) are dropped."""
-
-COLORS = {
-    "#222222": "var(--ink)",
-    "#cccccc": "var(--rule)",
-    "#d55e00": "var(--arm-off)",
-    "#0072b2": "var(--arm-on)",
-}
-"""Colours of the figures that change in dark mode: ink, grid, and those of off and on, whose
-small labels need more contrast than lines do."""
 
 _URL = re.compile(r"url\(\s*['\"]?(#?)([^)'\"]*)['\"]?\s*\)")
 _IMAGE = re.compile(r"data:image/(png|jpeg);base64,[A-Za-z0-9+/=\s]*")
 
+COLORS = {
+    "#222222": ("ink", "#e6e4df"),
+    "#cccccc": ("rule", "#44474b"),
+    "#d55e00": ("off", "#f08a3c"),
+    "#0072b2": ("on", "#4aa3e0"),
+}
+"""Colours of the figures that change in the dark: ink, grid, and those of off and on, whose small
+labels need more contrast than lines do. The names are those of variables."""
 
-def inline(text: str, *, prefix: str, title: str, description: str) -> Markup:
-    """Return an SVG file's text as an element of an HTML page.
 
-    Every id begins with `prefix`, because several figures share one page and their glyphs have
-    the same names. The figure never loads anything. Raises ValueError for text that is not SVG.
-    """
+def embed(text: str, *, title: str, description: str) -> Markup:
+    """Return an SVG file's text as an image of the page. Raises ValueError for other text."""
     try:
         root = ElementTree.fromstring(text)
     except ElementTree.ParseError as error:
-        raise ValueError(f"{prefix} is not an SVG: {error}") from None
-    if _local(root.tag) != "svg":
-        raise ValueError(f"{prefix} is not an SVG: its root is {_local(root.tag)}")
+        raise ValueError(f"{title} is not an SVG: {error}") from None
+    if root.tag.rpartition("}")[2] != "svg":
+        raise ValueError(f"{title} is not an SVG: its root is {root.tag.rpartition('}')[2]}")
     width, height = _size(root)
-    names = Markup('<title id="{0}-title">{1}</title><desc id="{0}-description">{2}</desc>').format(
-        prefix, title, description
+    _clean(root)
+    for prefix, uri in (("", SVG), ("xlink", XLINK)):
+        ElementTree.register_namespace(prefix, uri)
+    text = ElementTree.tostring(root, encoding="unicode")
+    # The colours are variables, which a style sheet of the image sets for either scheme.
+    for color, (name, _) in COLORS.items():
+        text = text.replace(color, f"var(--{name})")
+    light, dark = (
+        ";".join(f"--{name}:{(color, other)[place]}" for color, (name, other) in COLORS.items())
+        for place in (0, 1)
     )
-    opening = Markup(
-        '<svg class="plot" role="img" aria-labelledby="{0}-title {0}-description" '
-        'viewBox="{1}" style="--natural: {2:.0f}px; aspect-ratio: {2:.0f} / {3:.0f}">'
-    ).format(prefix, root.get("viewBox", f"0 0 {width:g} {height:g}"), width, height)
-    return opening + names + Markup("").join(_element(x, prefix) for x in root) + Markup("</svg>")
+    sheet = f"<style>svg{{{light}}}@media (prefers-color-scheme:dark){{svg{{{dark}}}}}</style>"
+    opening = re.search(r"<svg\b[^>]*>", text)
+    if opening is None:
+        raise ValueError(f"{title} is not an SVG: it has no root")
+    body = f"{opening[0]}{sheet}{text[opening.end() :]}"
+    return _image("svg+xml," + _quoted(body), title, description, width, height)
+
+
+def _clean(element: ElementTree.Element) -> None:
+    """Remove what a figure does not need; in an image it could not act anyway."""
+    for full, value in list(element.attrib.items()):
+        name = full.rpartition("}")[2]
+        inside = _URL.sub(lambda m: m[0] if m[1] else "none", value)
+        allowed = re.fullmatch(r"(?!on)[A-Za-z][\w-]*", name, re.IGNORECASE)
+        if name == "href":
+            allowed = re.match("#", value) or _IMAGE.fullmatch(value)
+        if not allowed:
+            del element.attrib[full]
+        elif inside != value:
+            element.set(full, inside)
+    for child in list(element):
+        tag = child.tag.rpartition("}")[2] if isinstance(child.tag, str) else ""
+        outside = tag == "style" and re.search(r"@import|url\(", child.text or "")
+        if tag not in ELEMENTS or outside:
+            element.remove(child)
+        else:
+            _clean(child)
+
+
+def _quoted(text: str) -> str:
+    """Return text for a data URL in double quotes, with few bytes more than it has."""
+    text = re.sub(r">\s+<", "><", text)
+    # Single quotes around attributes, so that none of the many double ones is escaped.
+    text = re.sub(r">[^<]*<", lambda m: m[0].replace('"', "&quot;"), text)
+    text = text.replace("'", "&#39;").replace('"', "'")
+    for character in "%#&\n":
+        text = text.replace(character, f"%{ord(character):02X}")
+    return text
 
 
 def raster(data: bytes, *, title: str, description: str) -> Markup:
@@ -59,10 +102,17 @@ def raster(data: bytes, *, title: str, description: str) -> Markup:
         raise ValueError(f"{title} is not a PNG")
     # The figures have 150 dots per inch, the page 96.
     width, height = (96 / 150 * x for x in struct.unpack(">II", data[16:24]))
+    return _image(
+        "png;base64," + base64.b64encode(data).decode(), title, description, width, height
+    )
+
+
+def _image(data: str, title: str, description: str, width: float, height: float) -> Markup:
+    kind = "plot raster" if data.startswith("png") else "plot"
     return Markup(
-        '<img class="plot raster" alt="{}. {}" src="data:image/png;base64,{}" '
-        'style="--natural: {:.0f}px; aspect-ratio: {:.0f} / {:.0f}">'
-    ).format(title, description, base64.b64encode(data).decode(), width, width, height)
+        '<img class="{}" alt="{}. {}" width="{:.0f}" height="{:.0f}" loading="lazy" '
+        'decoding="async" src="data:image/{}">'
+    ).format(kind, title, description, width, height, Markup(data))
 
 
 def _size(root: ElementTree.Element) -> tuple[float, float]:
@@ -74,49 +124,3 @@ def _size(root: ElementTree.Element) -> tuple[float, float]:
         return sizes[0], sizes[1]
     box = [float(x) for x in re.split(r"[\s,]+", root.get("viewBox", "0 0 640 400").strip())]
     return box[2], box[3]
-
-
-def _local(name: object) -> str:
-    # Comments and processing instructions have a function as their tag.
-    return name.rpartition("}")[2] if isinstance(name, str) else ""
-
-
-def _element(element: ElementTree.Element, prefix: str) -> Markup:
-    """Return one element and everything inside it, except what is not allowed."""
-    name = _local(element.tag)
-    if name not in ELEMENTS:
-        return Markup("")
-    inside = Markup("").join(_element(x, prefix) + escape(_between(x)) for x in element)
-    inside = escape(element.text or "") + inside if name in ("text", "tspan") else inside
-    attributes = Markup("").join(
-        Markup(' {}="{}"').format(key, value) for key, value in _attributes(element, prefix).items()
-    )
-    if not inside:
-        return Markup("<{}{}/>").format(Markup(name), attributes)
-    return Markup("<{0}{1}>{2}</{0}>").format(Markup(name), attributes, inside)
-
-
-def _between(element: ElementTree.Element) -> str:
-    """Return the text after an element, which is only white space outside of text."""
-    return element.tail.strip() if element.tail else ""
-
-
-def _attributes(element: ElementTree.Element, prefix: str) -> dict[str, str]:
-    result = {}
-    for full, value in element.attrib.items():
-        name = _local(full)
-        if name.lower().startswith("on") or not re.fullmatch(r"[A-Za-z][\w-]*", name):
-            continue
-        if name == "id":
-            value = f"{prefix}-{value}"
-        elif name == "href":
-            if value.startswith("#"):
-                value = f"#{prefix}-{value[1:]}"
-            elif not _IMAGE.fullmatch(value):
-                continue
-        else:
-            value = _URL.sub(lambda m: f"url(#{prefix}-{m[2]})" if m[1] else "none", value)
-            for color, variable in COLORS.items():
-                value = value.replace(color, variable) if name == "style" else value
-        result[name] = value
-    return result

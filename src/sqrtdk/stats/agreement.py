@@ -82,16 +82,24 @@ def agreement_test(table: pd.DataFrame) -> AgreementTest | None:
     counts once. float32 rows are left out: in saturated rows they differ from theory by more than
     sampling does.
     """
-    enough = (table["n_seeds"] >= MIN_TESTED_SEEDS) & table["z"].notna()
-    kept = table[enough & (table["dtype"] == "float64")]
-    if kept.empty:
+    draws = deviations(table)
+    if not draws:
         return None
-    z = normal_scores(kept["z"].to_numpy(dtype=float), kept["n_seeds"].to_numpy(dtype=float))
-    draws = [group for _, group in kept.assign(size=np.abs(z)).groupby(list(DRAW_AXES))["size"]]
-    size = np.concatenate([_distinct(group.to_numpy()) for group in draws])
+    size = np.concatenate(draws)
     return AgreementTest(
         len(size), len(draws), float(np.sqrt(np.mean(size**2))), float(np.max(size))
     )
+
+
+def deviations(table: pd.DataFrame) -> list[np.ndarray]:
+    """Return the distinct |z| of each draw of a summary table, as `normal_scores`."""
+    enough = (table["n_seeds"] >= MIN_TESTED_SEEDS) & table["z"].notna()
+    kept = table[enough & (table["dtype"] == "float64")]
+    if kept.empty:
+        return []
+    z = normal_scores(kept["z"].to_numpy(dtype=float), kept["n_seeds"].to_numpy(dtype=float))
+    draws = [group for _, group in kept.assign(size=np.abs(z)).groupby(list(DRAW_AXES))["size"]]
+    return [_distinct(group.to_numpy()) for group in draws]
 
 
 def _distinct(values: np.ndarray) -> np.ndarray:

@@ -302,7 +302,7 @@ class Workflow:
         """Return the source files of the report, which prints their docstrings."""
         modules = (
             "sqrtdk.report.__main__",
-            *self._all_modules("claims", "questions", "pivot", "section"),
+            *self._all_modules("claims", "questions", "pivot", "section", "story", "asked"),
         )
         files = {path for module in modules for path in code_digest.closure(module)}
         return sorted(os.path.relpath(path) for path in files)

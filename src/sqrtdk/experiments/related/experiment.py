@@ -28,6 +28,11 @@ EXPERIMENT = replace(
         Figure("gradients", tables=("summary", "exact")),
         Figure("cosines", tables=("cosines",)),
     ),
+    limits=(
+        *scaling.EXPERIMENT.limits,
+        "A planted match is one way for q and k to be related. Trained vectors are related in "
+        "other ways and degrees.",
+    ),
     pivot=Pivot(
         metrics=("entropy_normalized", "max_weight", "grad_logits_dead_entries", "grad_q_rms")
     ),

@@ -34,6 +34,8 @@ EXPERIMENT = Experiment(
         ),
         Table("tails", "tails", "How a gradient is spread over its rows: one row per rank shown."),
         Table("weights", "weights", "Weights of a few cells, the first queries and keys."),
+        Table("one_query", "one_query", "The largest weights of one query: one row per key."),
+        Table("asides", "asides", "Small cases for questions that people ask: one row per number."),
     ),
     figures=(
         Figure("entropy", tables=("summary", "exact")),
@@ -56,6 +58,15 @@ EXPERIMENT = Experiment(
             "grad_logits_dead_entries",
             "grad_logits_median",
             "grad_q_rms",
-        )
+        ),
+        also="crossings_table",
+    ),
+    limits=(
+        "Queries, keys and values of these cells are random: no model, no text, no training. They "
+        "show what the formula does, not what a network makes of it.",
+        "The gradients are those of a random linear loss of the output, at one layer and one head.",
+        "Theory has exact values only for independent normal q and k and a factor of d_k and n_k; "
+        "medians, quantiles and shares have none.",
+        "No mask, no position, no dropout; computed in double precision unless a table says so.",
     ),
 )

@@ -37,5 +37,10 @@ EXPERIMENT = Experiment(
         Figure("rates", tables=("rates",), seeds_from="rates"),
         Figure("noise", seeds_from="rates"),
     ),
+    limits=(
+        "The trained task is a toy: one head, one layer, noisy retrieval of an item among few, "
+        "with few seeds; learning rates are those of a grid. Steps are not time, and no language "
+        "model was trained.",
+    ),
     pivot=Pivot(metrics=("steps_to_90", "learning_rate"), table="rates"),
 )
