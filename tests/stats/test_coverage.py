@@ -15,7 +15,7 @@ from sqrtdk.experiments.precision import measure as precision
 from sqrtdk.experiments.scaling import measure as scaling
 from sqrtdk.stats import contrasts, curves, intervals
 from sqrtdk.stats.intervals import Estimate
-from sqrtdk.theory import expectations
+from sqrtdk.theory import expectations, thresholds
 
 SEEDS, BLOCKS = 3000, 120
 
@@ -198,6 +198,27 @@ def test_the_median_gradient_of_64_keys_crosses_near_288() -> None:
     # The ratio has a standard error of 5 % with 300 seeds, and falls 2.1 times as fast as d_k
     # rises: 2.5 %, and four of them.
     assert found.mean == pytest.approx(288, rel=0.1)
+
+
+def test_the_onset_at_256_keys_is_covered_in_19_of_20_runs() -> None:
+    # The default run has 432 (396 to 471) where 395 is exact. Its largest weight is 2.1 and 2.2
+    # standard errors below the exact one at both d_k around the crossing, which is chance: runs
+    # drawn around the exact curve, with the spread of that run over seeds, are covered.
+    exact = {64: 0.745827, 128: 0.822199, 256: 0.875274, 512: 0.912296, 1024: 0.938223}
+    spread = {64: 0.0228, 128: 0.0243, 256: 0.0218, 512: 0.0180, 1024: 0.0169}
+    onset = thresholds.one_hot_d_k(256)
+    assert onset == pytest.approx(395.287, abs=0.001)
+    rng = np.random.default_rng(3)
+    hits, runs = 0, 100
+    for _ in range(runs):
+        curve = {}
+        for d_k, mean in exact.items():
+            one = intervals.statistics(rng.normal(mean, spread[d_k], 100))
+            curve[d_k] = Estimate(one["mean"], one["ci_low"], one["ci_high"])
+        found = curves.crossing(curve, 0.9)
+        hits += found is not None and found.low <= onset <= found.high
+    # 95 % is what is said; fewer hits than this come once in 100,000 if it is true.
+    assert hits >= binom.ppf(1e-5, runs, 0.95), hits / runs
 
 
 def test_a_crossing_of_few_points_is_anywhere_between_its_two() -> None:
