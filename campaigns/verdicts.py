@@ -190,7 +190,7 @@ def ledger(of: Population, seeds: int | None, stream: np.random.Generator) -> di
             chosen[at] = stream.integers(0, of.seeds, seeds)
         return chosen[at]
 
-    summaries = {}
+    tables: dict[tuple[str, str], pd.DataFrame] = {}
     for experiment, frame in of.runs.items():
         parts = [
             rows.sort_values("seed")
@@ -201,13 +201,13 @@ def ledger(of: Population, seeds: int | None, stream: np.random.Generator) -> di
         drawn = pd.concat(parts, ignore_index=True)
         columns = schema(experiment)
         rows = summary.summarize(drawn[[x.name for x in columns]], columns, {})
-        summaries[experiment] = _exactly(pd.DataFrame(rows), known=seeds is None)
+        tables[experiment, "summary"] = _exactly(pd.DataFrame(rows), known=seeds is None)
     weights: list[dict[str, Any]] = []
     for axes, some, found in of.weights:
         at = ("related", axes["d_k"], axes["n_k"], axes["inputs"])
         weights += cosines.summarized(axes, some, [found[i] for i in places(at)])
-    others = {("related", "cosines"): _exactly(pd.DataFrame(weights), known=seeds is None)}
-    return {row["claim"]: row for row in judge.claims_table(of.run, summaries, others)}
+    tables["related", "cosines"] = _exactly(pd.DataFrame(weights), known=seeds is None)
+    return {row["claim"]: row for row in judge.claims_table(of.run, tables)}
 
 
 def _exactly(table: pd.DataFrame, *, known: bool) -> pd.DataFrame:

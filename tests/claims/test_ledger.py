@@ -105,7 +105,7 @@ def run(frame: pd.DataFrame, rules: dict[str, Any] = RULES) -> config_run.Run:
 
 def judged(frame: pd.DataFrame, rules: dict[str, Any] = RULES) -> dict[str, dict[str, Any]]:
     """Return the ledger of a table, by claim."""
-    rows = judge.claims_table(run(frame, rules), {"scaling": frame})
+    rows = judge.claims_table(run(frame, rules), {("scaling", "summary"): frame})
     return {row["claim"]: row for row in rows}
 
 
@@ -230,7 +230,7 @@ def test_stability_looks_at_the_experiment_with_related_inputs_too() -> None:
 
     frame, related = table(), table(n_k=[64], inputs=["planted"], alter=collapse)
     both = {"scaling": run(frame).settings["scaling"], "related": run(related).settings["scaling"]}
-    found = {"scaling": frame, "related": related}
+    found = {("scaling", "summary"): frame, ("related", "summary"): related}
     rows = judge.claims_table(config_run.Run("mine", 50, both), found)
     row = next(row for row in rows if row["claim"] == "stable")
     assert row["verdict"] == "true with a condition"
@@ -322,7 +322,8 @@ def test_no_table_makes_the_ledger_fail(data: st.DataObject) -> None:
     keep = data.draw(st.lists(st.booleans(), min_size=len(frame), max_size=len(frame)))
     low = data.draw(st.sampled_from([0.0, 0.5, 3.0]))
     frame["ci_low"] = frame["mean"] - low * frame["mean"].abs()
-    rows = judge.claims_table(run(frame), {"scaling": frame[keep]} if any(keep) else {})
+    found = {("scaling", "summary"): frame[keep]} if any(keep) else {}
+    rows = judge.claims_table(run(frame), found)
     assert [row["claim"] for row in rows] == [claim.claim for claim in statements.claims()]
 
 
@@ -422,7 +423,7 @@ def related(
     rules = {name: RULES[name] for name in frame["scaling"].unique()}
     laws = {name: LAWS[name] for name in frame["inputs"].unique()}
     one = config_run.Run("mine", 50, {"related": {"scaling": rules, "inputs": laws}})
-    return {row["claim"]: row for row in judge.claims_table(one, {"related": frame})}
+    return {row["claim"]: row for row in judge.claims_table(one, {("related", "summary"): frame})}
 
 
 def test_a_scale_that_makes_all_weights_equal_is_stable_and_no_better_for_that() -> None:
@@ -474,7 +475,8 @@ def test_a_grid_of_d_k_16_and_64_says_nothing_unconditional(
     laws = {name: LAWS[name] for name in ("gaussian", "planted")}
     settings = {"scaling": rules, "inputs": laws}
     run = config_run.Run("mine", 50, {"scaling": settings, "related": settings})
-    rows = judge.claims_table(run, {"scaling": frame, "related": frame})
+    found = {("scaling", "summary"): frame, ("related", "summary"): frame}
+    rows = judge.claims_table(run, found)
     found = {row["claim"]: row for row in rows}
     # What the weights sum to is no question of d_k.
     assert {row["claim"] for row in rows if row["verdict"] in ("true", "false")} == {"average"}
@@ -594,7 +596,7 @@ def by_cosine(
     frame = pd.DataFrame(rows, columns=[column.name for column in cosines.COLUMNS])
     rules = {name: RULES[name] for name in ("off", "on")}
     run = config_run.Run("mine", 50, {"related": {"scaling": rules, "inputs": LAWS}})
-    ledger = judge.claims_table(run, {}, {("related", "cosines"): frame})
+    ledger = judge.claims_table(run, {("related", "cosines"): frame})
     return {row["claim"]: row for row in ledger}["graded"]
 
 
@@ -767,7 +769,7 @@ def half_precision(
             rest = {"n_seeds": 5, "sd": 0.0, "median": mean, "exact": math.nan, "z": math.nan}
             rows.append(at | {"scaling": "on", "metric": metric} | numbers | rest)
     one = config_run.Run("mine", 50, {"precision": {"scaling": RULES, "inputs": LAWS}})
-    ledger = judge.claims_table(one, {"precision": pd.DataFrame(rows)})
+    ledger = judge.claims_table(one, {("precision", "summary"): pd.DataFrame(rows)})
     return {row["claim"]: row for row in ledger}["half_precision"]
 
 

@@ -42,7 +42,7 @@ def table(
 
 def judged(experiment: str, frame: pd.DataFrame) -> dict[str, dict[str, Any]]:
     rows = judge.claims_table(
-        config_run.Run("mine", 50, {experiment: {"steps": STEPS}}), {experiment: frame}
+        config_run.Run("mine", 50, {experiment: {"steps": STEPS}}), {(experiment, "summary"): frame}
     )
     return {row["claim"]: row for row in rows if row["experiment"] == experiment}
 
@@ -241,7 +241,6 @@ def widths(steps: Value, **changes: Any) -> dict[str, Any]:
     )
     rows = judge.claims_table(
         config_run.Run("mine", 50, {"score_width": settings}),
-        {},
         {("score_width", "widths"): frame},
     )
     return {row["claim"]: row for row in rows}["score_width"]

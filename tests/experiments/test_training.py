@@ -486,7 +486,7 @@ def judged(
     table: pd.DataFrame, name: str = "rates", rules: Any = RULES, claim: str = ""
 ) -> dict[str, Any]:
     run = config_run.Run("mine", 50, {"training": {"scaling": rules}})
-    ledger = judge.claims_table(run, {}, {("training", name): table})
+    ledger = judge.claims_table(run, {("training", name): table})
     claim = claim or {"rates": "training", "twins": "training_twin"}[name]
     return {row["claim"]: row for row in ledger}[claim]
 

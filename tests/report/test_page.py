@@ -129,7 +129,7 @@ def build(folder: Path, frame: pd.DataFrame, *, pictures: bool = True) -> Path:
 def fill(folder: Path, experiment: str, settings: dict[str, Any], frame: pd.DataFrame) -> None:
     """Write the folder of a run of one experiment: summary, ledger, configuration, provenance."""
     run = config_run.Run("mine", 50, {experiment: settings})
-    rows = judge.claims_table(run, {experiment: frame})
+    rows = judge.claims_table(run, {(experiment, "summary"): frame})
     columns = summary.columns(EXPERIMENTS[experiment].columns)
     write(folder / experiment / "summary.csv", frame, list(columns))
     atomic.write_atomically(folder / "claims.csv", tables.text(rows, claims_claim.COLUMNS))

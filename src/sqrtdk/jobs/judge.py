@@ -21,15 +21,12 @@ from sqrtdk.system import command_line
 
 
 def claims_table(
-    run: config_run.Run,
-    summaries: Mapping[str, pd.DataFrame],
-    others: Mapping[tuple[str, str], pd.DataFrame] | None = None,
+    run: config_run.Run, found: Mapping[tuple[str, str], pd.DataFrame]
 ) -> list[tables.Row]:
     """Return one row per claim; a claim without its experiment is not measured.
 
-    `others` are the further tables that decide, by experiment and name.
+    `found` are the tables that decide, by experiment and name.
     """
-    found = {(name, "summary"): table for name, table in summaries.items()} | dict(others or {})
     result = []
     for claim in statements.claims():
         own, *also = (
@@ -40,7 +37,7 @@ def claims_table(
         )
         if (claim.experiment, claim.table) not in found:
             claim = replace(claim, lacking="")
-        result.append(judge(claim, own, [one for found in also for one in found]))
+        result.append(judge(claim, own, [one for some in also for one in some]))
     return result
 
 
@@ -72,7 +69,7 @@ def main() -> None:
             raise errors.invalid_value("table", str(path), allowed)
         schema = schemas.columns(experiment, path.stem)
         found[path.parent.name, path.stem] = frames.read(path, schema)
-    rows = claims_table(resolve.load(configuration), {}, found)
+    rows = claims_table(resolve.load(configuration), found)
     guards.write_with_checksum(out, tables.text(rows, COLUMNS))
 
 
