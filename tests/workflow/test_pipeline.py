@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import warm
 from conftest import HANG, ROOT, SMOKE, Run, by_hand, environment, snakemake
 from registered import BUILT, FIGURES
 
@@ -648,3 +649,15 @@ def planned(root: Path) -> set[str]:
     lines = map(str.split, (dry.stdout + dry.stderr).splitlines())
     found = {line[0] for line in lines if len(line) == 2 and line[1].isdigit()}
     return found - {"total", "scaling"}
+
+
+def test_the_python_of_jobs_asks_for_forks_in_these_tests(tmp_path: Path) -> None:
+    # Otherwise all of this works too, and takes twice as long.
+    (tmp_path / "probe.py").write_text(
+        "import shutil\nfrom sqrtdk.workflow import environment\nenvironment.prepare_jobs()\n"
+        "print(shutil.which('python'))\n",
+        encoding="utf-8",
+    )
+    done = warm.run(tmp_path, "probe", environment=environment(), limit=HANG)
+    assert done.returncode == 0, done.stderr
+    assert b"job.py" in Path(done.stdout.strip()).read_bytes()
