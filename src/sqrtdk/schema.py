@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias, TypedDict
 DTYPES = ("float64", "float32")
 
 Document: TypeAlias = Mapping[str, Any]
-"""What a YAML or JSON file, a template or an event holds, as far as nothing has checked it."""
+"""Unchecked content of a YAML or JSON file, a template or an event."""
 
 Value: TypeAlias = str | int | float
 """One value of a key or of a table's cell."""

@@ -28,7 +28,7 @@ DECADES = 1.5
 
 
 class View(NamedTuple):
-    """What a figure of an experiment shows: metrics against `x`, a line for each `side`.
+    """The content of a figure of an experiment: metrics against `x`, a line for each `side`.
 
     `at` are the values of the other axes, the same in all panels.
     """

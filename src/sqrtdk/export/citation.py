@@ -11,7 +11,7 @@ from sqrtdk.system import project_files
 
 @dataclass(frozen=True)
 class Citation:
-    """What the exports need of CITATION.cff. `authors` are names."""
+    """The fields of CITATION.cff that the exports need. `authors` are names."""
 
     title: str
     version: str

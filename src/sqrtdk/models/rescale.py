@@ -49,7 +49,7 @@ COLUMNS: tuple[Column, ...] = (
 
 
 class Task(NamedTuple):
-    """What a model does: the error of each thing at a factor, 0 or 1, or nats for a loss."""
+    """The results of a model: the error of each thing at a factor, 0 or 1, or nats for a loss."""
 
     name: str
     kind: str

@@ -20,7 +20,7 @@ REFERENCE = "reference"
 """The committed numbers, which `snakemake verify` compares with, by their name in `runs`."""
 
 FILES = ("config.yaml", "provenance.json", "claims.csv", "*/runs.csv")
-"""What is compared of a run."""
+"""Files of a run that are compared."""
 
 
 class Comparison:

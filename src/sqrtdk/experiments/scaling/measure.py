@@ -108,7 +108,7 @@ AXES = tuple(
         schema.SEED,
     )
 )
-"""What names a cell."""
+"""Axes that name a cell."""
 
 COLUMNS: tuple[Column, ...] = (
     *AXES,

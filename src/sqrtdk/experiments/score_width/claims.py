@@ -130,18 +130,17 @@ CLAIMS = (
         "score_width",
         "As the score width grows, dot attention without scaling falls behind; additive and scaled "
         "dot attention do not.",
-        f"Compared are steps to an accuracy of {LEARNT_ACCURACY}, seed by seed. Half of the seeds "
-        "choose each reader's learning rate at each d_k, the other half are reported at it, and "
-        "the other way round. A seed that does not get there bounds its ratio by the steps "
-        "trained. A reader keeps up where the whole interval of the typical ratio "
-        f"(Hodges-Lehmann) of its steps to those at the smallest d_k is below {FACTOR}; it is "
-        f"behind where the whole interval is above {FACTOR}. True where additive and scaled dot "
-        "attention keep up at every d_k and, "
-        "at the largest, unscaled dot attention is behind itself and, by the same margin, behind "
-        "scaled dot attention. False where additive or scaled dot attention is behind at some d_k; "
-        f"or where the largest d_k is {MIN_DECISIVE_D_K} or more and unscaled dot attention is "
-        "surely not behind. Else not measured, and with fewer than six seeds, which give no "
-        "interval.",
+        f"The test compares steps to an accuracy of {LEARNT_ACCURACY}, seed by seed. Half of the "
+        "seeds choose each reader's learning rate at each d_k, the other half are reported at it, "
+        "and vice versa. If a seed does not reach the accuracy, the steps trained bound its ratio. "
+        "A reader keeps up if the whole interval of the typical ratio (Hodges-Lehmann) of its "
+        f"steps to those at the smallest d_k is below {FACTOR}, and falls behind if the whole "
+        f"interval is above {FACTOR}. True if additive and scaled dot attention keep up at every "
+        "d_k and, at the largest d_k, unscaled dot attention falls behind itself and, by the same "
+        "margin, behind scaled dot attention. False if additive or scaled dot attention falls "
+        f"behind at some d_k, or if the largest d_k is {MIN_DECISIVE_D_K} or more and unscaled dot "
+        "attention surely does not fall behind. Not measured otherwise, or with fewer than six "
+        "seeds, which give no interval.",
         "score_width-d_k",
         score_width,
         evidence=findings.parts("length", "hidden"),

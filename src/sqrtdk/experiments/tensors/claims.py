@@ -18,7 +18,7 @@ MOST = 0.9
 """Share of the heads that must have a σ near 1, for "1/√d_k gives σ = 1"."""
 
 LOST = {"share": 0.1, "loss": 0.1}
-"""What a model must lose without its scale to need it: a tenth of the things, or 0.1 nats."""
+"""Loss without its scale from which a model needs it: a tenth of the things, or 0.1 nats."""
 
 SCALED = "on"
 

@@ -119,7 +119,7 @@ class Settings(schema.Settings, Options, total=False):
 
 
 class Slab(schema.Slab, Options, total=False):
-    """What one shard job measures: all layers of one file, with every scale rule."""
+    """The work of one shard job: all layers of one file, with every scale rule."""
 
     path: dict[str, str]
 
