@@ -96,6 +96,8 @@ def main() -> None:
             request = read(words)
             if request.runs:
                 compute(request, hidden="stdout" in closed)
+    except KeyboardInterrupt:
+        command_line.stop()
     except (*MISTAKES, ValueError) as error:
         # Hydra's sweeps raise a plain ValueError for a range of step 0.
         errors.exit_with(error)

@@ -357,6 +357,16 @@ def full(*words: object, **options: object) -> NoReturn:
 on_linux = Path("/proc/self").exists()
 
 
+def test_ctrl_c_ends_a_command_with_one_line(hand: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(run: config_run.Run) -> NoReturn:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "measure", interrupted)
+    stopped = ("sqrtdk: stopped by Ctrl-C; no file is half written\n", 130)
+    assert hand("d_k=4", "out=x.csv") == stopped
+    assert not Path("x.csv").exists()
+
+
 def test_closed_standard_output_needs_a_file(tmp_path: Path) -> None:
     line = f"{shlex.quote(sys.executable)} -m sqrtdk.run d_k=4 n_k=4 n_q=2 d_v=2 >&-"
     done = subprocess.run(

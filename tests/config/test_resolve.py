@@ -153,6 +153,11 @@ MISTAKES = [
     ("scaling=[]", "scaling: []"),
     ("inputs=gausian", "did you mean gaussian?"),
     ("dtype=float16", "float64 or float32"),
+    (
+        "experiments=training scaling=qk_nrm",
+        # Only rules that this experiment takes.
+        "allowed: off, on, inverse, inverse_64, quarter, log_n, sqrt_log_n, d_model, twice, ",
+    ),
     ("scalin=off", "unknown key 'scalin'"),
     ("scalin=off", "did you mean scaling?"),
     ("dk=64", "did you mean d_k?"),

@@ -226,10 +226,15 @@ def _experiment(
             f"conf/experiment/{name}/ that has the grid's name"
         )
     settings = {}
+    # Names that a message may suggest.
+    rules = entries["scale_rules"]
+    narrow = EXPERIMENTS[name].scalar_scale_only
+    factors = {one: rule for one, rule in rules.items() if scale_rules.is_factor(rule)}
+    usable = {**entries, "scale_rules": factors if narrow else rules}
     for word, known in keys.items():
         if word not in merged:
             raise ConfigError(f"{name}: {word} is missing; allowed: {known.allowed}")
-        settings[word] = check_value(known, merged[word], entries)
+        settings[word] = check_value(known, merged[word], entries, usable)
     # What is not drawn has one seed, so that its shards are planned as all others.
     settings.setdefault("seed", [0])
     return settings

@@ -59,8 +59,16 @@ def refuse_repeat(key: str, values: list[Any]) -> None:
         raise ConfigError(f"{key}: {repeated} is listed twice")
 
 
-def check_value(key: Key, value: object, entries: Mapping[str, Document]) -> Any:
-    """Return a key's checked value: sorted for an axis of numbers, with the entries for names."""
+def check_value(
+    key: Key,
+    value: object,
+    entries: Mapping[str, Document],
+    usable: Mapping[str, Document] | None = None,
+) -> Any:
+    """Return a key's checked value: sorted for an axis of numbers, with the entries for names.
+
+    Messages suggest the names of `usable`, by default those of `entries`.
+    """
     if value is None and key.optional:
         return None
     if not key.axis and isinstance(value, (list, tuple)):
@@ -73,7 +81,8 @@ def check_value(key: Key, value: object, entries: Mapping[str, Document]) -> Any
         names = [str(as_word(item)) for item in given]
         for name in names:
             if name not in known:
-                raise invalid_value(key.name, name, listing(known), known)
+                likely = (usable or entries)[key.named_in]
+                raise invalid_value(key.name, name, listing(likely), likely)
         refuse_repeat(key.name, names)
         if len(names) > MOST_NAMES:
             raise ConfigError(f"{key.name}: {len(names)} names; allowed: at most {MOST_NAMES}")

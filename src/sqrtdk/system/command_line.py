@@ -1,8 +1,10 @@
 """Run a module as a command: user errors print one line and exit with status 2."""
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 import sqrtdk
 from sqrtdk.system import stdio
@@ -29,8 +31,16 @@ def run(main: Callable[[], None], *names: str) -> None:
             count = f"{len(given)} {'argument' if len(given) == 1 else 'arguments'}"
             raise UserError(f"{count}, not {' '.join(names)}")
         main()
+    except KeyboardInterrupt:
+        stop()
     except (UserError, OSError) as error:
         exit_with(error)
+
+
+def stop() -> NoReturn:
+    """Exit after Ctrl-C with one line and the status of a process that the signal has ended."""
+    stdio.warn("stopped by Ctrl-C; no file is half written")
+    sys.exit(128 + signal.SIGINT)
 
 
 def answer_option(option: str, names: Sequence[str]) -> None:
