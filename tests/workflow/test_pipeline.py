@@ -417,7 +417,7 @@ def test_a_second_run_at_the_same_time_is_refused_and_a_dry_run_is_not(tmp_path:
         (["--config", "d_k=4", "d_k=8"], "d_k is given twice"),
         (["--config", "hydra=d_k='4"], "balanced quotes"),
         (["--config", "d.k=4"], "must start with a valid identifier"),
-        (["--config", "d_k"], "name=value pairs"),
+        (["--config", "d_k"], "'d_k' is not allowed; allowed: KEY=VALUE"),
         (["--cofig", "d_k=4"], "unrecognized arguments: --cofig; did you mean --config?"),
         (["--config", "d_k=#"], "'d_k=#' has a comment as its value"),
         (["--configfile", "missing.yaml"], "No such file or directory: 'missing.yaml'"),
