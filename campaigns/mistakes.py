@@ -266,7 +266,8 @@ def mains() -> list[str]:
     names = [str(p.relative_to(ROOT / "src").with_suffix("")).replace("/", ".") for p in paths]
     return sorted(
         {name.removesuffix(".__main__") for name in names}
-        - {RUN, "sqrtdk.cli", "sqrtdk.storage.code_digest", "sqrtdk.workflow.code_files"}
+        - {RUN, "sqrtdk.cli", "sqrtdk.storage.code_digest", "sqrtdk.workflow.targets"}
+        - {"sqrtdk.workflow.code_files"}
         # Other names of the programs, and commands outside of runs, which have their own tests.
         - {"sqrtdk", "sqrtdk.workflow", "sqrtdk.models", "sqrtdk.models.rescale"}
         - {name for name in names if name.startswith("sqrtdk.known_answers")}

