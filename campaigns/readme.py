@@ -8,11 +8,14 @@ there.
 """
 
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+
+import numpy as np
 
 from sqrtdk.workflow import parser
 
@@ -34,6 +37,14 @@ def shown() -> list[list[str]]:
     return [words for words in found if words != [*PIPELINE, "test"]]
 
 
+def write_files(folder: Path) -> None:
+    """Write the files that the README's commands name, as a user would have them."""
+    (folder / "my.yaml").write_text(MY_YAML, encoding="utf-8")
+    shutil.copytree(ROOT / "examples", folder / "examples")
+    q, k = np.random.default_rng(0).standard_normal((2, 3, 20, 8))
+    np.savez(folder / "qk.npz", **{"layer0.q": q, "layer0.k": k})
+
+
 def on_the_smoke_grid(words: list[str], folder: Path) -> list[str]:
     """Return a README command adapted to the smoke grid, with its results in `folder`."""
     if words[: len(BY_HAND)] == BY_HAND:
@@ -52,7 +63,8 @@ def missing(words: list[str], folder: Path) -> str:
     else:
         names = [word.removeprefix("name=") for word in words if word.startswith("name=")]
         name = "from_file" if "--configfile" in words else (names or ["default"])[0]
-        made = [f"results/{name}/scaling/summary.csv"]
+        own = "experiments=tensors" in words
+        made = [f"results/{name}/{'tensors/heads' if own else 'scaling/summary'}.csv"]
         if "compare" in words:
             made = ["results/compare/default..mine/compare.html"]
         elif "scaling" not in words:
@@ -67,7 +79,7 @@ def main() -> None:
     found = shown()
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        (folder / "my.yaml").write_text(MY_YAML, encoding="utf-8")
+        write_files(folder)
         for words in found:
             began = time.monotonic()
             done = subprocess.run(

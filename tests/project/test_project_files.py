@@ -110,7 +110,7 @@ def test_no_run_has_the_name_of_something_else_in_results(tmp_path: Path, name: 
 
 @pytest.mark.parametrize("command", readme.shown(), ids=" ".join)
 def test_every_command_of_the_readme_works(tmp_path: Path, command: list[str]) -> None:
-    (tmp_path / "my.yaml").write_text(readme.MY_YAML, encoding="utf-8")
+    readme.write_files(tmp_path)
     if "compare" in command:
         for name in ("default", "mine"):
             (tmp_path / "results" / name).mkdir(parents=True)

@@ -227,12 +227,23 @@ def test_an_unknown_rule_or_law_is_named_with_those_that_exist(make: Any, said: 
         make()
 
 
-def test_the_example_of_the_readme_runs_and_shows_what_scaling_does() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    block = text.split("As a library")[1].split("\n\n")[1]
-    without, scaled = map(float, python("-c", "\n".join(x[4:] for x in block.split("\n"))).split())
+def test_the_example_of_the_library_runs_and_shows_what_scaling_does() -> None:
+    text = (ROOT / "docs/library.md").read_text(encoding="utf-8")
+    block = text.split("What scaling does")[1].split("```python\n")[1].split("```")[0]
+    without, scaled = map(float, python("-c", block).split())
     # ln 256 is 5.5; the exact means for d_k = 64 are about 0.6 and 5.1.
     assert without < 1 < 4.5 < scaled
+
+
+def test_the_lines_of_the_readme_about_a_model_of_ones_own_make_a_table(tmp_path: Path) -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    block = text.split("## Your own model")[1].split("\n\n")[2]
+    lines = [line[4:] for line in block.splitlines()]
+    drawn = "q, k = np.random.default_rng(0).standard_normal((2, 3, 20, 8))"
+    code = "\n".join([lines[0], f"import os; os.chdir({str(tmp_path)!r})", drawn, *lines[1:]])
+    assert len(python("-c", code).splitlines()) == 1 + 3
+    with np.load(tmp_path / "qk.npz") as file:
+        assert sorted(file.files) == ["layer0.k", "layer0.q"]
 
 
 # Results
