@@ -368,7 +368,7 @@ def test_sigma_is_1_for_unrelated_vectors_of_unit_variance_alone(
 def test_of_the_measured_models_two_need_their_scale_and_one_does_not() -> None:
     found = verdict("model_needs_scale", pd.DataFrame(rescaled.rows({})))
     assert found["verdict"] == "true with a condition"
-    assert "not for recogniser; undecided for minilm" in found["condition"]
+    assert "fails for recogniser; undecided for minilm" in found["condition"]
     assert "trained with its own scale" in found["condition"]
 
 
