@@ -494,8 +494,9 @@ def test_the_gate_stands_beside_the_answer(tmp_path: Path, z: float, verdict: st
     found = check(render(build(tmp_path, frame)))
     gate = agreement.agreement_test(frame)
     (score,) = agreement.normal_scores(np.array([z]), np.array([20]))
-    line = f"{gate.points} distinct means of {gate.draws} draws, "
-    line += f"rms of z {score:.2f}, largest |z| {score:.1f}, {verdict}."
+    line = f"{gate.points} distinct means of {gate.draws} draws miss their exact values by "
+    line += f"{score:.2f} standard errors in root mean square, where chance alone gives 1, and by "
+    line += f"{score:.1f} at most, {verdict}."
     assert f"Measurement against theory: {line}" in found.words("answer")
     low, high = agreement.RMS_Z
     assert f"is between {low} and {high} and the largest" in found.words("method")
