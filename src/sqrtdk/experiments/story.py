@@ -40,7 +40,7 @@ PAIR: tuple[tuple[RuleKind, str], ...] = (("unscaled", "off"), ("scaled", "on"))
 
 
 class Told(NamedTuple):
-    """What a screen shows: paragraphs, a picture with its caption, and what folds out below."""
+    """The content of a screen: paragraphs, a picture with its caption, and what folds out below."""
 
     paragraphs: Sequence[str]
     picture: Markup = Markup("")

@@ -35,7 +35,7 @@ FACTS = (
     ("grad_logits_median", "gradient at the scores, median query"),
     ("grad_q_rms", "gradient at the queries, root mean square"),
 )
-"""What a panel says of each arm, from summary.csv."""
+"""Metrics of summary.csv that a panel shows for each scale rule."""
 
 
 def tell(run: RunTables) -> Told:
