@@ -80,7 +80,7 @@ def given_parameters(entry: Document, word: str) -> str:
     return f" ({values})" if values else ""
 
 
-def _try(mapping: str, entry: dict[str, Any]) -> None:
+def _try(mapping: str, entry: Document) -> None:
     """Evaluate an entry at the smallest sizes, so that bad parameters raise an error."""
     if mapping == "scale_rules":
         scale_rules.factor(entry, d_k=1, n_k=2)

@@ -4,7 +4,6 @@ import itertools
 import json
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from sqrtdk.config.entries import given_parameters
 from sqrtdk.config.errors import ConfigError, invalid_value
@@ -12,7 +11,7 @@ from sqrtdk.config.run import Run
 from sqrtdk.config.values import FACTORS
 from sqrtdk.core import input_laws, scale_rules
 from sqrtdk.experiments.registry import EXPERIMENTS
-from sqrtdk.schema import Entry
+from sqrtdk.schema import Document, Entry
 from sqrtdk.storage import planning
 from sqrtdk.system import memory
 
@@ -133,7 +132,7 @@ def check_memory(run: Run) -> None:
         memory_of = module.memory
         if memory_of is None:
             continue
-        values: dict[str, Any] = dict(settings)
+        values: Document = settings
         sizes = {
             key.name: max(values[key.name]) if key.axis else values[key.name]
             for key in module.config_keys

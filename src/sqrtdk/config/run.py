@@ -8,7 +8,7 @@ import yaml
 from sqrtdk.config.entries import FORMULAS
 from sqrtdk.config.errors import invalid_value
 from sqrtdk.experiments.registry import EXPERIMENTS
-from sqrtdk.schema import Settings
+from sqrtdk.schema import Document, Settings
 
 SEEDS_KEY = "seeds"
 
@@ -43,7 +43,7 @@ class Run:
         entries: dict[str, dict[str, Any]] = {}
         for experiment, settings in self.settings.items():
             block = document[experiment] = {}
-            values: dict[str, Any] = dict(settings)
+            values: Document = settings
             for key in EXPERIMENTS[experiment].config_keys:
                 value = values[key.name]
                 if key.named_in:

@@ -1,12 +1,13 @@
 """Judge the claim about half precision."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
 
 from sqrtdk.claims.claim import Claim
 from sqrtdk.claims.findings import Finding, abbreviate
+from sqrtdk.schema import Document
 from sqrtdk.stats.decisions import any_known, beyond
 from sqrtdk.stats.intervals import Estimate, MissingError
 from sqrtdk.stats.series import WholeTable
@@ -87,7 +88,7 @@ def _orders(table: pd.DataFrame, precision: str) -> list[_Orders]:
         }
         scale = frame.loc[frame["metric"] == "scale", "mean"]
         if len(share) == 2 and not (scale == 1).any():
-            sizes: dict[str, Any] = dict(zip(axes, at, strict=True))
+            sizes: Document = dict(zip(axes, at, strict=True))
             found.append(_Orders(sizes["d_k"], sizes["input_sd"], share["after"], share["before"]))
     return found
 

@@ -1,7 +1,5 @@
 """Judge the claims about related vectors."""
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 
@@ -24,7 +22,7 @@ from sqrtdk.claims.findings import (
     steadiness,
 )
 from sqrtdk.experiments.related import cosines
-from sqrtdk.schema import Settings
+from sqrtdk.schema import Document, Settings
 from sqrtdk.stats.curves import Curve, crossing, last, relative_range
 from sqrtdk.stats.decisions import MIN_DECISIVE_D_K, all_known, beyond, need_large, up_to
 from sqrtdk.stats.intervals import Estimate, MissingError
@@ -144,7 +142,7 @@ def gradings(settings: Settings, table: pd.DataFrame) -> list[Grading]:
     varying = [x for x in axes if x in ("n_k", "inputs") or len(table[x].unique()) > 1]
     result = []
     for at, frame in table.groupby(axes, sort=True):
-        values: dict[str, Any] = dict(zip(axes, at, strict=True))
+        values: Document = dict(zip(axes, at, strict=True))
         if frame.loc[frame["cosine"] > 0, "cosine"].nunique() < 2:
             continue
         curves: dict[tuple[str, str, float], Curve] = {}

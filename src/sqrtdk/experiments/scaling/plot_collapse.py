@@ -26,6 +26,7 @@ from sqrtdk.figures.panels import (
     sheet,
 )
 from sqrtdk.figures.style import GROUP_AXES, INK, Look
+from sqrtdk.schema import Document
 from sqrtdk.theory import asymptotics
 from sqrtdk.theory.fixed_sigma import expected_max
 
@@ -114,7 +115,7 @@ def covered(exact: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     return against_spread(exact, rows["metric"].iloc[0]).merge(with_exact)
 
 
-def marker(look: Look) -> dict[str, Any]:
+def marker(look: Look) -> Document:
     """Return a hollow marker, so that points of several rules at one position can be seen."""
     return {"marker": look.marker, "linestyle": "none", "markerfacecolor": "none"}
 

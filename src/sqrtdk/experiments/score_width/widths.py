@@ -7,7 +7,7 @@ be slower than the steps trained.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -15,6 +15,7 @@ import pandas as pd
 from sqrtdk import schema
 from sqrtdk.experiments.encoder_decoder.measure import D_K, HIDDEN, LENGTH, READER
 from sqrtdk.experiments.training import rates
+from sqrtdk.experiments.training.measure import Settings
 from sqrtdk.schema import Column
 from sqrtdk.stats.intervals import median, median_interval
 from sqrtdk.storage import tables
@@ -73,7 +74,7 @@ COLUMNS = (
 )
 
 
-def rows(settings: Mapping[str, Any], runs: pd.DataFrame) -> Iterator[tables.Row]:
+def rows(settings: Settings, runs: pd.DataFrame) -> Iterator[tables.Row]:
     """Yield the rows of widths.csv for a run's runs.csv; the fixed vector has no score width."""
     ends = runs[(runs["step"] == int(settings["steps"])) & (runs["reader"] != "fixed")]
     ends = ends.assign(diverged=0.0)
@@ -88,7 +89,7 @@ def rows(settings: Mapping[str, Any], runs: pd.DataFrame) -> Iterator[tables.Row
 
 
 def rows_of(
-    found: Mapping[tuple[str, int], rates.Runs], settings: Mapping[str, Any]
+    found: Mapping[tuple[str, int], rates.Runs], settings: Settings
 ) -> Iterator[tables.Row]:
     """Yield the rows of the runs of each reader and d_k, at one length and state size."""
     budget, grid = int(settings["steps"]), settings["learning_rate"]
