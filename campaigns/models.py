@@ -6,13 +6,17 @@ docs/models.md has the commands that make the run. `docs/models.csv` keeps the n
 """
 
 import argparse
+import itertools
 from pathlib import Path, PurePath
 
 import pandas as pd
+from scipy.stats import binom
 
 import sqrtdk as sq
-from sqrtdk.experiments.tensors import rescaled
+from sqrtdk.experiments.tensors import claims, rescaled
 from sqrtdk.models.sources import SOURCES
+from sqrtdk.stats import intervals
+from sqrtdk.stats.decisions import beyond
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
@@ -99,9 +103,30 @@ def _factor(factor: float, d_k: int) -> str:
     return f"**{factor:g}**" if factor == 1 else f"{factor:g}"
 
 
+def rates_table() -> list[str]:
+    """Return the lines of the table of how often a claim about a share is decided, in percent."""
+    shares = {"trained_sigma": (0.5, 0.8, 0.9, 0.97, 1.0), "model_needs_scale": (0, 0.03, 0.1, 0.3)}
+    cases = {
+        "trained_sigma": (claims.MOST, (16, 72, 96)),
+        "model_needs_scale": (claims.LOST["share"], (19, 70, 148)),
+    }
+    lines = ["| claim | heads or things | share in truth | true (%) | false (%) |"]
+    lines.append("|---|---|---|---|---|")
+    for claim, (level, counts) in cases.items():
+        for count, share in itertools.product(counts, shares[claim]):
+            decided = {True: 0.0, False: 0.0, None: 0.0}
+            for events in range(count + 1):
+                held = beyond(intervals.exact_share(events, count), level, above=True)
+                decided[held] += float(binom.pmf(events, count, share))
+            rates = f"{100 * decided[True]:.1f} | {100 * decided[False]:.1f}"
+            lines.append(f"| {claim} | {count} | {share:g} | {rates} |")
+    return lines
+
+
 def page(text: str, table: pd.DataFrame) -> str:
-    """Return the page with its two tables written anew, each between its pair of markers."""
-    for name, lines in (("heads", heads_table(table)), ("rescaled", rescaled_table())):
+    """Return the page with its tables written anew, each between its pair of markers."""
+    blocks = {"heads": heads_table(table), "rescaled": rescaled_table(), "rates": rates_table()}
+    for name, lines in blocks.items():
         start, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
         head, _, rest = text.partition(start)
         _, _, tail = rest.partition(end)
