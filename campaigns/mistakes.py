@@ -300,6 +300,9 @@ def of_modules() -> Iterator[Mistake]:
             for folder in ("nowhere", config, "files", "broken", "broken2", "broken3", "", "é"):
                 yield Mistake(module, (folder, "reference", "x.csv", "x.html"))
                 yield Mistake(module, ("reference", folder, "x.csv", "x.html"))
+        elif module == "sqrtdk.jobs.showcase":
+            for folder in ("nowhere", config, "files", "broken", "", "é"):
+                yield Mistake(module, (folder, "report"))
         elif module == "sqrtdk.jobs.configure":
             yield Mistake(module, ("nowhere.yaml", "copy.yaml"), ("nowhere.yaml",))
         elif module != "sqrtdk.jobs.trace":

@@ -6,6 +6,7 @@ Needs the tables, the figures and the provenance; makes files beside the report.
 
 localrules:
     export,
+    showcase,
 
 
 rule export:
@@ -34,3 +35,19 @@ rule export:
         folder=flow.folder,
     shell:
         "python -m sqrtdk.jobs.export {params.folder} 2> {log}"
+
+
+rule showcase:
+    "Write docs/report/, the run that the repository shows."
+    input:
+        rules.export.output,
+        code=code("sqrtdk.jobs.showcase"),
+    log:
+        f"{flow.folder}/logs/showcase.log",
+    conda:
+        "../envs/jobs.yml"
+    params:
+        folder=flow.folder,
+    shell:
+        # Not as outputs, which Snakemake deletes before it makes them: they are in the repository.
+        "python -m sqrtdk.jobs.showcase {params.folder} docs/report 2> {log}"

@@ -14,7 +14,7 @@ from conftest import ROOT, Run
 
 from sqrtdk.claims import claim
 from sqrtdk.export import citation, markdown
-from sqrtdk.jobs import export
+from sqrtdk.jobs import export, showcase
 from sqrtdk.report.dictionary import read_rows
 
 
@@ -71,7 +71,7 @@ def test_the_page_has_a_row_for_each_verdict_and_links_that_lead_somewhere(expor
 
 def test_a_page_of_some_figures_has_no_other(smoke: Path) -> None:
     text = markdown.render(smoke / "results/smoke", figures=["scaling-entropy"])
-    assert re.findall(r"\(figures/([^)]*)\)", text) == ["scaling-entropy.svg"]
+    assert re.findall(r"\(figures/([^)]*)\)", text) == ["scaling-entropy.png"]
     assert set(re.findall(r"\(#([^)]*)\)", text)) == {"scaling-entropy"}
 
 
@@ -79,3 +79,24 @@ def test_the_authors_are_those_of_the_citation() -> None:
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert len(citation.read().authors) == len(cited["authors"])
     assert all(citation.read().authors)
+
+
+def test_the_showcase_has_its_page_and_figures_and_is_small(
+    smoke: Path, tmp_path: Path, in_process: Callable[..., Run]
+) -> None:
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "figures/old.png").touch()
+    done = in_process(showcase, smoke / "results/smoke", tmp_path)
+    assert done.returncode == 0, done.stderr
+    text = (tmp_path / "index.md").read_text(encoding="utf-8")
+    linked = set(re.findall(r"\(figures/([^)]*)\)", text))
+    assert linked == {path.name for path in (tmp_path / "figures").iterdir()}
+    assert linked == {f"{stem}.png" for stem in showcase.FIGURES}
+
+
+def test_the_committed_showcase_is_complete_and_below_a_megabyte() -> None:
+    folder = ROOT / "docs/report"
+    text = (folder / "index.md").read_text(encoding="utf-8")
+    linked = set(re.findall(r"\(figures/([^)]*)\)", text))
+    assert linked == {path.name for path in (folder / "figures").iterdir()}
+    assert sum(path.stat().st_size for path in folder.rglob("*.*")) < 1_000_000

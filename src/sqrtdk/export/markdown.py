@@ -28,7 +28,7 @@ def render(folder: Path, *, figures: Sequence[str] | None = None) -> str:
     shown = [
         (name, stem)
         for name, stem in stems
-        if (figures is None or stem in figures) and (folder / "figures" / f"{stem}.svg").is_file()
+        if (figures is None or stem in figures) and (folder / "figures" / f"{stem}.png").is_file()
     ]
     blocks = [
         "# Why attention divides by √d_k",
@@ -71,8 +71,9 @@ def _verdicts(rows: Iterable[Row], stems: set[str]) -> Iterable[str]:
 
 def _figure(experiment: str, stem: str) -> str:
     caption = read_caption(FOLDER / experiment / "captions" / f"{stem}.rst", stem)
+    # The PNG has a white background; the SVG has none, and a dark page would hide its ink.
     # A heading of the stem alone: its anchor is the same wherever Markdown is shown.
-    picture = f"![{escape(caption.title)}](figures/{stem}.svg)"
+    picture = f"![{escape(caption.title)}](figures/{stem}.png)"
     text = " ".join(map(escape, caption.paragraphs))
     return "\n\n".join([f"### {stem}", picture, f"**{escape(caption.title)}.** {text}".rstrip()])
 

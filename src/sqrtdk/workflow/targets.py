@@ -138,7 +138,7 @@ class Workflow:
             if path in plan.missing or not plan.missing
         }
         refusal = self._refusal() if self._changed else None
-        others = ("verify", "compare", "benchmark")
+        others = ("verify", "compare", "showcase", "benchmark")
         progress.pass_state(new, ("all", *self.experiments, *others), refusal)
 
     def _refusal(self) -> str:
