@@ -22,6 +22,7 @@ from sqrtdk.experiments import cells
 from sqrtdk.experiments.tensors import claims, heads, models, rescaled
 from sqrtdk.experiments.tensors import measure as tensors
 from sqrtdk.jobs import merge
+from sqrtdk.jobs.judge import claims_table
 from sqrtdk.models import rescale
 from sqrtdk.storage import planning
 from sqrtdk.system.errors import UserError
@@ -399,3 +400,15 @@ def test_a_share_that_is_lost_is_held_against_a_tenth_with_an_exact_interval(
         "ci_low": exact.low, "ci_high": exact.high,
     }  # fmt: skip
     assert verdict("model_needs_scale", pd.DataFrame([own, none]))["verdict"] == said
+
+
+def test_a_run_without_a_file_has_no_gap_among_its_claims() -> None:
+    def names(run: Run) -> set[str]:
+        return {str(row["claim"]) for row in claims_table(run, {})}
+
+    others = names(compose.compose(["grid=smoke"], {}))
+    ours = {claim.claim for claim in claims.CLAIMS}
+    assert not ours & others
+    assert "scores_grow" in others
+    asked = compose.composed(["grid=smoke"], {"path": {"qk.npz": "0" * 64}})
+    assert names(asked) == others | ours

@@ -644,7 +644,7 @@ def test_claims_without_their_experiment_stand_in_one_line(tmp_path: Path) -> No
         assert said.count(f"the run has no experiment {experiment}") == 1
     assert "the run has no experiment" not in found.words("answer")
     ledger = ledger_of(tmp_path)
-    assert len(ledger) == len(statements.claims())
+    assert len(ledger) == len(statements.claims_of(()))
     for row in ledger:
         assert plain(row["sentence"]) in said
     missing = sum(row["verdict"] == "not measured" for row in ledger)

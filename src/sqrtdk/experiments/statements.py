@@ -1,5 +1,6 @@
 """Collect the claims and questions of all experiments."""
 
+from collections.abc import Collection
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -35,6 +36,19 @@ def claims() -> tuple[Claim, ...]:
         for claim in some
     ]
     return tuple(sorted(found, key=lambda claim: rank(chapter.ORDER, claim.claim)[0]))
+
+
+def claims_of(experiments: Collection[str]) -> tuple[Claim, ...]:
+    """Return the claims of a run's table: all, without those of experiments to be asked for.
+
+    A claim whose experiment the run lacks is there as well, as not measured. One that no run
+    measures unless it is asked for is no gap.
+    """
+    return tuple(
+        claim
+        for claim in claims()
+        if claim.experiment in experiments or not EXPERIMENTS[claim.experiment].needs_key
+    )
 
 
 @cache

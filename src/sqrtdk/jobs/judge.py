@@ -28,7 +28,7 @@ def claims_table(
     `found` are the tables that decide, by experiment and name.
     """
     result = []
-    for claim in statements.claims():
+    for claim in statements.claims_of(run.settings):
         own, *also = (
             _evidence(claim, run.settings[name], found, name)
             if (name, claim.table) in found
