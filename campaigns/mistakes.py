@@ -289,7 +289,7 @@ def of_modules() -> Iterator[Mistake]:
                 yield Mistake(module, (*first, text, "x.csv"))
             if first:
                 yield Mistake(module, ("nothing", "{}", "x.csv"), ("nothing",))
-        elif module == "sqrtdk.jobs.draw":
+        elif module in ("sqrtdk.jobs.draw", "sqrtdk.jobs.paper"):
             yield Mistake(module, ("nothing", "nowhere", "figures"), ("nothing",))
             for folder in ("nowhere", config, "broken"):
                 yield Mistake(module, ("scaling", folder, "figures"), (folder,))

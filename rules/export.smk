@@ -6,6 +6,7 @@ Needs the tables, the figures and the provenance; makes files beside the report.
 
 localrules:
     export,
+    figures_paper,
     showcase,
 
 
@@ -51,3 +52,34 @@ rule showcase:
     shell:
         # Not as outputs, which Snakemake deletes before it makes them: they are in the repository.
         "python -m sqrtdk.jobs.showcase {params.folder} docs/report 2> {log}"
+
+
+for experiment in flow.drawn:
+
+    rule:
+        name:
+            f"paper_{experiment}"
+        input:
+            tables=flow.tables(experiment),
+            code=flow.drawing_code(experiment, "paper"),
+        output:
+            flow.paper(experiment),
+        log:
+            f"{flow.folder}/logs/{experiment}-paper.log",
+        benchmark:
+            f"{flow.folder}/logs/{experiment}-paper.tsv"
+        localrule: True
+        conda:
+            "../envs/jobs.yml"
+        params:
+            experiment=experiment,
+            tables=subpath(input[0], parent=True),
+            figures=subpath(output[0], parent=True),
+        shell:
+            "python -m sqrtdk.jobs.paper {params.experiment} {params.tables} {params.figures} 2> {log}"
+
+
+rule figures_paper:
+    "Draw every figure for a paper's column (PDF) and for a slide (PNG)."
+    input:
+        [flow.paper(experiment) for experiment in flow.drawn],

@@ -86,7 +86,7 @@ def build(shown: View, names: tuple[str, str], sides: Sequence[pd.DataFrame]) ->
     both = pd.concat(sides)
     arms = sorted({str(x) for x in both[shown.side.name]}) if shown.side else [""]
     looks = style.looks(arms[:MOST_ARMS])
-    columns = min(panels.MAX_PANELS, len(shown.metrics))
+    columns = min(panels.most_panels(), len(shown.metrics))
     lines = math.ceil(len(shown.metrics) / columns)
     figure, grid = panels.sheet(lines, columns, margin=0, headings=2 * lines)
     for place, metric in enumerate(shown.metrics):

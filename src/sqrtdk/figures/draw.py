@@ -29,3 +29,19 @@ def draw(
     for what in build:
         with style.context():
             style.save(build[what](tables), target, f"{experiment}-{what}")
+
+
+def draw_for_print(
+    experiment: str,
+    build: Builders,
+    schemas: Mapping[str, Sequence[Column]],
+    source: Path,
+    target: Path,
+) -> None:
+    """Draw an experiment's figures for a paper (PDF) and for slides (PNG), from the same tables."""
+    tables = {name: frames.read(source / f"{name}.csv", schemas[name]) for name in schemas}
+    for what in build:
+        with style.context(style.PAPER):
+            style.save_pdf(build[what](tables), target, f"{experiment}-{what}")
+        with style.context():
+            style.save_slide(build[what](tables), target, f"{experiment}-{what}")

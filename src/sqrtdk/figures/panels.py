@@ -17,11 +17,20 @@ from sqrtdk.figures import style
 from sqrtdk.figures.style import GROUP_AXES
 from sqrtdk.schema import Column, Key
 
-WIDTH, HEIGHT = 2.05, 1.9
-"""Approximate size of a panel without its labels, in inches."""
+WIDTH = 2.05
+"""Approximate width of a panel without its labels, in inches, on a screen."""
 
-MAX_PANELS = 3
-"""Maximum panels in a row; more wrap, so that a figure is at most about ten inches wide."""
+
+def most_panels() -> int:
+    """Return the most panels in a row; more wrap, so that a figure is at most so wide."""
+    return style.medium().columns
+
+
+def panel_width() -> float:
+    """Return the approximate width of a panel without its labels, in inches."""
+    width = style.medium().width
+    # About half an inch of a panel's share is for the numbers of its axis.
+    return WIDTH if width is None else width / most_panels() - 0.5
 
 
 @dataclass(frozen=True)
@@ -50,8 +59,9 @@ def sheet(lines: int, columns: int, *, margin: int, headings: int) -> tuple[Figu
     """
     # Space for the numbers and names of the axes and for the small print.
     width = 0.3 + columns * (WIDTH + 0.45 + 0.075 * margin)
-    height = 0.6 + lines * (HEIGHT + 0.3) + 0.15 * headings
-    figure = Figure(figsize=(max(width, 4.2), height))
+    medium = style.medium()
+    height = 0.6 + lines * (medium.height + 0.3) + 0.15 * headings
+    figure = Figure(figsize=(medium.width or max(width, 4.2), height))
     return figure, figure.add_gridspec(lines, columns)
 
 
@@ -107,7 +117,7 @@ def _wrapped(values: list[Any]) -> list[list[Any]]:
     >>> _wrapped([1, 2, 3, 4, 5])
     [[1, 2, 3], [4, 5]]
     """
-    length = math.ceil(len(values) / math.ceil(len(values) / MAX_PANELS))
+    length = math.ceil(len(values) / math.ceil(len(values) / most_panels()))
     return [values[i : i + length] for i in range(0, len(values), length)]
 
 
@@ -152,7 +162,7 @@ def size_axis(axes: Axes, values: Iterable[int]) -> None:
     edge = 2.0 if len(found) == 1 else (found[-1] / found[0]) ** 0.04
     axes.set_xlim(found[0] / edge, found[-1] * edge)
     # Width of a label, in octaves.
-    room = math.log2(found[-1] / found[0]) * (0.066 * len(str(found[-1])) + 0.07) / WIDTH
+    room = math.log2(found[-1] / found[0]) * (0.066 * len(str(found[-1])) + 0.07) / panel_width()
     ticks: list[int] = []
     for value in found:
         if not ticks or math.log2(value / ticks[-1]) >= room:
@@ -226,7 +236,7 @@ def label_ends(axes: Axes, ends: Sequence[End]) -> None:
         height = float(inside[1]) if math.isfinite(inside[1]) else 0.0
         places.append((min(max(height, 0.0), 1.0), end))
     places.sort(key=lambda place: place[0])
-    line = style.SMALL * 1.3 / 72 / HEIGHT
+    line = style.SMALL * 1.3 / 72 / style.medium().height
     half = [line * (1 + end.text.count("\n")) / 2 for _, end in places]
     wanted = [max(height, reach) for (height, _), reach in zip(places, half, strict=True)]
     # Moving up and moving down both separate the labels; so does their mean, which is closer.

@@ -10,6 +10,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,13 +85,61 @@ CONTEXT: Any = {
 }
 
 
+@dataclass(frozen=True)
+class Medium:
+    """What a figure is made for.
+
+    `width` in inches is that of the finished figure, by default what its panels need; at most
+    `columns` panels are in a row, each about `height` inches high. Without `notes` there is no
+    small print below the panels: a paper has a caption. `changes` are differences of style.
+    """
+
+    columns: int = 3
+    height: float = 1.9
+    width: float | None = None
+    notes: bool = True
+    changes: Any = ()
+
+
+SCREEN = Medium()
+
+PAPER = Medium(
+    columns=2,
+    height=1.3,
+    # A column of the usual two-column styles.
+    width=3.3,
+    notes=False,
+    changes=(
+        # Both fonts come with matplotlib.
+        *{"font.family": ["STIXGeneral"], "mathtext.fontset": "stix"}.items(),
+        *{"font.size": 7, "axes.labelsize": 7, "axes.titlesize": 7, "legend.fontsize": 7}.items(),
+        *{"xtick.labelsize": 6, "ytick.labelsize": 6}.items(),
+        *{"lines.linewidth": 1.1, "lines.markersize": 2.5}.items(),
+        # Letters, not drawings of letters, so that they can be searched and edited.
+        ("pdf.fonttype", 42),
+    ),
+)
+
+_MEDIUM = ContextVar("medium", default=SCREEN)
+
+
+def medium() -> Medium:
+    """Return what the figures are being drawn for."""
+    return _MEDIUM.get()
+
+
 @contextmanager
-def context() -> Iterator[None]:
+def context(medium: Medium = SCREEN) -> Iterator[None]:
     """Apply the style of the figures, whatever matplotlibrc the machine has."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(CONTEXT)
-        yield
+        matplotlib.rcParams.update(medium.changes)
+        token = _MEDIUM.set(medium)
+        try:
+            yield
+        finally:
+            _MEDIUM.reset(token)
 
 
 def save(figure: Figure, folder: Path, name: str) -> None:
@@ -110,6 +159,31 @@ def save(figure: Figure, folder: Path, name: str) -> None:
                 content = lean(content)
                 _set_indices(figure)
             guards.write_with_checksum(folder / f"{name}.{suffix}", content)
+
+
+def save_pdf(figure: Figure, folder: Path, name: str) -> None:
+    """Write `name`.pdf in the width of the medium, the same bytes every time."""
+    figure.set_figwidth(medium().width or figure.get_figwidth())
+    _set_indices(figure)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="pdf", metadata={"CreationDate": None})
+    guards.write_with_checksum(folder / f"{name}.pdf", buffer.getvalue())
+
+
+SLIDE = (1920, 1080)
+"""Pixels of a picture for a slide, 16 : 9."""
+
+
+def save_slide(figure: Figure, folder: Path, name: str) -> None:
+    """Write `name`.png, white, as wide and high as a slide; the panels grow to fill it."""
+    across, up = SLIDE
+    width, height = figure.get_size_inches()
+    wanted = max(width, height * across / up)
+    figure.set_size_inches(wanted, wanted * up / across)
+    _set_indices(figure)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", facecolor="white", dpi=across / wanted)
+    guards.write_with_checksum(folder / f"{name}.png", buffer.getvalue())
 
 
 def _set_indices(figure: Figure) -> None:
@@ -178,7 +252,9 @@ def legend(figure: Figure, handles: Sequence[Line2D]) -> None:
 
 
 def note(figure: Figure, text: str) -> None:
-    """Add small print below the panels, wrapped to the figure's width."""
+    """Add small print below the panels, wrapped to the figure's width, if the medium has it."""
+    if not medium().notes:
+        return
     characters = int(figure.get_size_inches()[0] * 72 / (SMALL * 0.55))
     figure.supxlabel(
         textwrap.fill(text, characters), x=0.01, ha="left", fontsize=SMALL, linespacing=1.3

@@ -138,7 +138,7 @@ class Workflow:
             if path in plan.missing or not plan.missing
         }
         refusal = self._refusal() if self._changed else None
-        others = ("verify", "compare", "showcase", "benchmark")
+        others = ("verify", "compare", "figures_paper", "showcase", "benchmark")
         progress.pass_state(new, ("all", *self.experiments, *others), refusal)
 
     def _refusal(self) -> str:
@@ -289,10 +289,15 @@ class Workflow:
         for part in PARTS:
             benchmarks(part)
 
-    def drawing_code(self, experiment: str) -> str:
-        """Return the code file of the job that draws an experiment's figures."""
+    def paper(self, experiment: str) -> list[str]:
+        """Return an experiment's figures for a paper and for slides."""
+        stems = [Path(figure).stem for figure in self.figures(experiment)]
+        return [f"{self.folder}/paper/{stem}.{end}" for stem in stems for end in ("pdf", "png")]
+
+    def drawing_code(self, experiment: str, job: str = "draw") -> str:
+        """Return the code file of a job that draws an experiment's figures."""
         tables = [one.module for one in EXPERIMENTS[experiment].tables]
-        return code("sqrtdk.jobs.draw", *modules_of(experiment, "experiment", "figures", *tables))
+        return code(f"sqrtdk.jobs.{job}", *modules_of(experiment, "experiment", "figures", *tables))
 
     def common_code(self, job: str, role: str) -> str:
         """Return the code file of a job that uses the module `role` of every experiment."""

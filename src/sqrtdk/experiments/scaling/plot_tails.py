@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from sqrtdk.figures import style
 from sqrtdk.figures.draw import Tables
 from sqrtdk.figures.lines import plot_level
-from sqrtdk.figures.panels import MAX_PANELS, log_axis, log_limits, sheet
+from sqrtdk.figures.panels import log_axis, log_limits, most_panels, sheet
 from sqrtdk.figures.style import GROUP_AXES, INK
 
 GRADIENT = "q"
@@ -35,12 +35,12 @@ def build_tails(tables: Tables) -> Figure:
     looks = style.looks(table["scaling"])
     sizes = sorted(set(table["d_k"]))
     strokes = dict(zip(sizes, itertools.cycle(STROKES[-len(sizes) :]), strict=False))
-    columns = min(len(looks), MAX_PANELS)
-    blocks = math.ceil(len(looks) / MAX_PANELS)
+    columns = min(len(looks), most_panels())
+    blocks = math.ceil(len(looks) / most_panels())
     figure, grid = sheet(2 * blocks, columns, margin=4, headings=3 * blocks)
     for i, (rule, look) in enumerate(looks.items()):
         rows = table[table["scaling"] == rule]
-        top, column = 2 * (i // MAX_PANELS), i % MAX_PANELS
+        top, column = 2 * (i // most_panels()), i % most_panels()
         above, below = (figure.add_subplot(grid[top + j, column]) for j in range(2))
         above.set_title(f"scaling = {rule}", color=look.color, fontweight="bold")
         if column == 0:
