@@ -35,6 +35,9 @@ what is allowed, and its pattern."""
 ENTRIES = tuple(option for option, (form, _) in FORMS.items() if re.search("[A-Z]", form))
 """Options that take any number of KEY=VALUE, and would also take a target."""
 
+SINGLE = tuple(option for option in FORMS if option not in ENTRIES)
+"""Options that take one value; the next word is a target."""
+
 FILES = ("--configfile", "--configfiles")
 """Options that take any number of files, and would also take a target."""
 
@@ -50,6 +53,8 @@ def options(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
 
     >>> list(options(["all", "-C", "d_k=4", "seeds=2", "-n"]))
     [('', 'all'), ('--config', 'd_k=4'), ('--config', 'seeds=2')]
+    >>> list(options(["--cores", "1", "all"]))
+    [('--cores', '1'), ('', 'all')]
     """
     option = ""
     for word in arguments:
@@ -61,6 +66,7 @@ def options(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
             option, _, word = word.partition("=")
         if word and word != option:
             yield option, word
+            option = "" if option in SINGLE else option
 
 
 def entries(arguments: Sequence[str]) -> list[tuple[str, str]]:
@@ -116,7 +122,7 @@ def command_error(arguments: Sequence[str]) -> str | None:
     from sqrtdk.experiments.registry import EXPERIMENTS
 
     # A key without a value is not a target, unless an experiment has the same name.
-    known = {"all", "verify", "compare", "benchmark", *EXPERIMENTS}
+    known = {"all", "verify", "compare", "figures_paper", "showcase", "benchmark", *EXPERIMENTS}
     keys = {*config_keys.flat_keys(), *config_keys.RUN_KEYS} - known
     found = misplaced(arguments)
     targets = [word for word in found if word in known or "/" in word]
