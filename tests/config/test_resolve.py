@@ -77,7 +77,9 @@ def test_a_parameter_of_an_entry_can_be_overridden_alone() -> None:
 def test_a_default_is_written_out_because_numbers_depend_on_it() -> None:
     found = settings("input_laws.ball={law:sphere}", "inputs=ball", "scaling=log_n")
     assert found["inputs"] == {"ball": {"law": "sphere", "arrays": "both"}}
-    assert found["scaling"] == {"log_n": {"rule": "log_length", "exponent": 1, "multiplier": 1.0}}
+    assert found["scaling"] == {
+        "log_n": {"rule": "log_length", "log_exponent": 1, "exponent": 0.5, "multiplier": 1.0}
+    }
 
 
 def test_null_is_a_value_where_a_formula_has_it() -> None:
@@ -208,7 +210,7 @@ MISTAKES = [
     ("scale_rules.x={rule:power,exponent:[1]}", "scale_rules.x.exponent: [1]"),
     ("scale_rules.x={rule:power,exponent:nan}", "scale_rules.x.exponent: nan"),
     ("scale_rules.x={rule:power,exponent:1" + 400 * "0" + "}", "scale_rules.x.exponent: 1000"),
-    ("scale_rules.x={rule:log_length,exponent:1,s:2}", "known: exponent, multiplier, rule"),
+    ("scale_rules.x={rule:log_length,log_exponent:1,s:2}", "known: exponent, log_exponent, multip"),
     ("scale_rules.log_n.multiplier=0 scaling=log_n", "multiplier is 0"),
     ("scale_rules.log_n.exponent=-9999 scaling=log_n n_k=2", "scale_rules.log_n: "),
     ("scaling=log_n n_k=1", "scale_rules.log_n: n_k is 1; allowed: from 2"),

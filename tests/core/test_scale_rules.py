@@ -51,6 +51,8 @@ FACTORS = {
     "sqrt_log_n": lambda d, n: math.sqrt(math.log(n) / d),
     "d_model": lambda d, n: 1 / math.sqrt(8 * d),
     "twice": lambda d, n: 1 / math.sqrt(d) / math.sqrt(d),
+    # Without a file that states a scale.
+    "model": lambda d, n: 1 / math.sqrt(d),
     "integer_sqrt": lambda d, n: 1 / max(root for root in range(1, 99) if root * root <= d),
 }
 """The named entries that are a factor of the sizes, implemented independently."""
@@ -59,7 +61,7 @@ FACTORS = {
 # logits of 2, not of 50.
 RULES = {
     "power": {"rule": "power", "exponent": 0.25, "multiplier": 0.7},
-    "log_length": {"rule": "log_length", "exponent": 0.5, "multiplier": 0.43},
+    "log_length": {"rule": "log_length", "log_exponent": 0.5, "exponent": 0.25, "multiplier": 0.43},
     "qk_norm": {"rule": "qk_norm", "scale": 3},
     "soft_cap": {"rule": "soft_cap", "cap": 2, "exponent": 0.25},
     "key_norm_sum": {"rule": "key_norm_sum"},
@@ -88,8 +90,10 @@ def one_logit(
         case "power":
             return float(entry["multiplier"]) * score / len(q[i]) ** float(entry["exponent"])
         case "log_length":
-            power = math.log(len(k)) ** float(entry["exponent"])
-            return float(entry["multiplier"]) * power * score / math.sqrt(len(q[i]))
+            length = math.log(len(k)) ** float(entry["log_exponent"])
+            return (
+                float(entry["multiplier"]) * length * score / len(q[i]) ** float(entry["exponent"])
+            )
         case "qk_norm":
             return entry["scale"] * score / (np.linalg.norm(q[i]) * np.linalg.norm(k[j]))
         case "soft_cap":
@@ -153,8 +157,8 @@ def test_without_a_cap_soft_cap_is_its_plain_factor():
             for value in (0, -1, math.nan, math.inf)
         ),
         ({"rule": "power", "exponent": math.inf}, "exponent is inf; allowed: finite numbers"),
-        ({"rule": "log_length", "exponent": math.nan}, "exponent is nan; allowed: finite"),
-        ({"rule": "log_length", "exponent": 1, "multiplier": 0}, "multiplier is 0; allowed: f"),
+        ({"rule": "log_length", "log_exponent": math.nan}, "log_exponent is nan; allowed: finite"),
+        ({"rule": "log_length", "log_exponent": 1, "multiplier": 0}, "multiplier is 0; allowed: f"),
         ({"rule": "power", "exponent": 1, "multiplier": -8}, "multiplier is -8; allowed: f"),
         ({"rule": "d_model", "heads": 0}, "heads is 0; allowed: whole numbers from 1"),
         ({"rule": "d_model", "heads": 2.5}, "heads is 2.5; allowed: whole numbers from 1"),

@@ -417,7 +417,7 @@ def test_zero_and_negative_scales_are_what_they_say(scale):
 def test_rules_of_sizes_that_are_no_sizes_are_refused(rule, d_k, n_k, said):
     parameters = {
         "power": {"exponent": 0.5},
-        "log_length": {"exponent": 1},
+        "log_length": {"log_exponent": 1},
         "d_model": {"heads": 2},
     }
     with pytest.raises(ValueError, match=f"^{said}; allowed: finite numbers from 1"):

@@ -48,23 +48,27 @@ def power(d_k: float, n_k: int, *, exponent: float, multiplier: float = 1.0) -> 
     return _positive("multiplier", multiplier) * math.pow(d_k, -exponent)
 
 
-def log_length(d_k: float, n_k: int, *, exponent: float, multiplier: float = 1.0) -> float:
-    """Multiply by multiplier * ln(n_k)^exponent / √d_k, which grows with the number of keys.
+def log_length(
+    d_k: float, n_k: int, *, log_exponent: float, exponent: float = 0.5, multiplier: float = 1.0
+) -> float:
+    """Multiply by multiplier * ln(n_k)^log_exponent / d_k^exponent, which grows with n_k.
 
-    Exponent 1 is Nakanishi 2025 (arXiv 2501.19399), where the multiplier s is learned. At exponent
-    1/2 unrelated vectors stay equally far from saturation at every n_k: their logits have
-    standard deviation √(ln n_k), and the critical one is √(2 ln n_k) (Derrida 1981). n_k is the
-    number of keys of the cell, including hidden ones.
+    `exponent` is the power of d_k, as in `power`. With 1/2, a log_exponent of 1 is Nakanishi 2025
+    (arXiv 2501.19399), where the multiplier s is learned. At a log_exponent of 1/2, unrelated
+    vectors stay equally far from saturation at every n_k: their logits have standard deviation
+    √(ln n_k), and the critical one is √(2 ln n_k) (Derrida 1981). n_k is the number of keys of the
+    cell, including hidden ones.
 
-    >>> log_length(64, 1024, exponent=0.5) == math.sqrt(math.log(1024)) / 8
+    >>> log_length(64, 1024, log_exponent=0.5) == math.sqrt(math.log(1024)) / 8
     True
     """
-    if not math.isfinite(exponent):
-        raise ValueError(f"exponent is {exponent}; allowed: finite numbers")
+    for name, number in (("log_exponent", log_exponent), ("exponent", exponent)):
+        if not math.isfinite(number):
+            raise ValueError(f"{name} is {number}; allowed: finite numbers")
     if n_k < 2:
         raise ValueError(f"n_k is {n_k}; allowed: from 2, because ln 1 is 0")
-    length = math.pow(math.log(n_k), exponent)
-    return _positive("multiplier", multiplier) * length * math.pow(d_k, -0.5)
+    length = math.pow(math.log(n_k), log_exponent)
+    return _positive("multiplier", multiplier) * length * math.pow(d_k, -exponent)
 
 
 def d_model(d_k: float, n_k: int, *, heads: float) -> float:
