@@ -398,7 +398,7 @@ def test_the_section_renders_from_the_table_alone_and_shows_every_array(
 
 def test_every_number_of_its_sentences_follows_from_the_table(tmp_path: Path) -> None:
     text = page(tmp_path)
-    section = text.partition('<section id="example"')[2].partition("</section>")[0]
+    section = text.partition('<div id="example"')[2].partition("</section>")[0]
     prose = re.sub(r"<table.*?</table>", "", section, flags=re.DOTALL)
     said = set(re.findall(r"−?\d+\.\d{4}", prose))
     on, off = (plain(normals(42, 60), ARMS[arm]) for arm in ("on", "off"))
@@ -414,7 +414,7 @@ def test_every_number_of_its_sentences_follows_from_the_table(tmp_path: Path) ->
 
 
 def words(text: str) -> str:
-    section = text.partition('<section id="example"')[2].partition("</section>")[0]
+    section = text.partition('<div id="example"')[2].partition("</section>")[0]
     return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "", section).replace("&nbsp;", " "))
 
 

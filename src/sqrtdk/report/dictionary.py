@@ -1,6 +1,7 @@
 """List the files of a run, and the meaning of every key and column in them."""
 
 import csv
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -29,6 +30,8 @@ class Schema(NamedTuple):
     names: list[str]
     note: str
     entries: list[tuple[str, str, str]]
+    shared: tuple[str, ...] = ()
+    """Names that are explained once for several tables."""
 
 
 class Table(NamedTuple):
@@ -124,7 +127,23 @@ def dictionary(folder: Path, experiments: Iterable[str]) -> list[Schema]:
             same.names.extend(schema.names)
         else:
             merged.append(schema)
-    return merged
+    return _shared(merged)
+
+
+def _shared(schemas: list[Schema]) -> list[Schema]:
+    """Return the schemas with what several of them have explained once, in front."""
+    count = Counter(entry for schema in schemas for entry in schema.entries)
+    common = [entry for entry, times in count.items() if times > 1]
+    if not common:
+        return schemas
+    rest = [
+        schema._replace(
+            entries=[entry for entry in schema.entries if count[entry] == 1],
+            shared=tuple(entry[0] for entry in schema.entries if count[entry] > 1),
+        )
+        for schema in schemas
+    ]
+    return [Schema(["Several files"], "Names that mean the same in each of them.", common), *rest]
 
 
 def read_rows(path: Path, columns: Iterable[Column] = ()) -> list[dict[str, str]]:

@@ -76,7 +76,7 @@ def weights(run: RunTables) -> Told:
         "<tbody>{}</tbody></table>"
     ).format(heads, Markup("").join(rows))
     caption = (
-        f"One random draw of queries (rows) and {one.n_k} keys (columns); the darker a square, the "
+        f"One random draw of queries (rows) and {one.n_k} keys (columns); the stronger a colour, the "
         "more of its query's attention the key gets. Below each: the weight of a query's favourite "
         f"key and the number of keys in use, e to the entropy, means of {_seeds(run)} draws."
     )
@@ -157,8 +157,9 @@ def why(run: RunTables) -> Told:
             "A score is a dot product: it adds d_k products $q_i k_i$. If query and key have "
             "nothing to do with each other, each product has mean 0 and variance 1, variances of "
             "independent terms add, and so",
-            r"$$\operatorname{Var}(q \cdot k) = \sum_{i=1}^{d_k} \operatorname{Var}(q_i k_i) = d_k,"
-            r"\qquad \text{spread} = \sqrt{d_k}.$$",
+            r"$$\operatorname{Var}(q \cdot k) = "
+            r"\sum_{i=1}^{d_k} \operatorname{Var}(q_i k_i) = d_k$$",
+            "and the standard deviation, the spread of the scores, is $\\sqrt{d_k}$.",
             f"Measured: the scores spread by {said(off[d_k])} at d_k = {d_k} and by "
             f"{said(at_end)} at {end}; divided by √d_k, by "
             f"{said(on[d_k])} and {said(on[end])}.",
