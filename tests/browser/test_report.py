@@ -1,6 +1,7 @@
 """The report in a real browser: Debian's Chromium, without a network."""
 
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ SCREENSHOTS = ROOT / ".cache" / "screenshots"
 
 MOST_BYTES = 2_000_000
 MOST_NODES = 15_000
+MOST_PAGES = 25
 MOST_INCOMPLETE = 10
 
 
@@ -226,3 +228,12 @@ def test_the_page_does_not_scroll_sideways_at_twice_the_size(page: Any) -> None:
 def test_the_page_is_small(page: Any, folder: Path) -> None:
     assert (folder / "report.html").stat().st_size <= MOST_BYTES
     assert page.evaluate("document.querySelectorAll('*').length") <= MOST_NODES
+
+
+def test_the_printed_page_is_short(browser: Any, folder: Path) -> None:
+    context = browser.new_context(offline=True)
+    page = context.new_page()
+    page.goto((folder / "report.html").as_uri())
+    printed: bytes = page.pdf(format="A4")
+    context.close()
+    assert 1 <= len(re.findall(rb"/Type\s*/Page\b", printed)) < MOST_PAGES
