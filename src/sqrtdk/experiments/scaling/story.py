@@ -78,7 +78,8 @@ def weights(run: RunTables) -> Told:
     caption = (
         f"One random draw of queries (rows) and {one.n_k} keys (columns); the stronger a colour, "
         "the more of its query's attention the key gets. Below each: the weight of a query's "
-        f"favourite key and the number of keys in use, e to the entropy, means of {_seeds(run)} draws."
+        "favourite key and the number of keys in use, e to the entropy, means of "
+        f"{_seeds(run)} draws."
     )
     return Told([], drawn, caption)
 
