@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from sqrtdk.system.errors import UserError
+from sqrtdk.tensors import layers
 from sqrtdk.tensors.onnx_taps import OnnxModel
 
 onnx = pytest.importorskip("onnx")
@@ -111,3 +112,32 @@ def test_what_cannot_be_tapped_is_one_line(tmp_path: Path) -> None:
     model = OnnxModel(build(tmp_path, scale="queries"))
     assert "head.onnx" in refuse(model.run, {"x": X[:, :, :3]})
     assert "head.onnx" in refuse(model.run, {"z": X})
+
+
+@pytest.mark.parametrize("mask", [False, True])
+def test_the_layers_of_a_model_are_its_taps_with_the_scale_that_it_has(
+    tmp_path: Path, mask: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = build(tmp_path, scale="scores", mask=mask)
+    np.savez(tmp_path / "x.npz", x=X)
+    naming = layers.Naming(model_input=tmp_path / "x.npz")
+    layers.check(path, naming)
+    said = "head.onnx: 1 of 1 layers add something to their scores that is not measured"
+    assert (said in capsys.readouterr().err) is mask
+    (layer,) = layers.read(path, naming)
+    assert (layer.layer, layer.input, layer.tensor) == (0, "", "q")
+    assert layer.q.shape == layer.k.shape == (1, 1, N, D)
+    assert layer.q[0, 0] == pytest.approx(X[0] @ W_Q, abs=1e-6)
+    assert layer.k[0, 0] == pytest.approx(X[0] @ W_K, abs=1e-6)
+    assert layer.stated == layers.Stated(scale=0.25)
+
+
+def test_an_input_that_is_missing_or_no_npz_is_named(tmp_path: Path) -> None:
+    path = build(tmp_path, scale="scores")
+    assert "head.onnx: an ONNX model needs an input; give model_input" in refuse(
+        layers.check, path, layers.Naming()
+    )
+    (tmp_path / "x.npz").write_bytes(b"no zip")
+    for name in ("x.npz", "missing.npz"):
+        naming = layers.Naming(model_input=tmp_path / name)
+        assert f"{name} cannot be read as an .npz file" in refuse(layers.check, path, naming)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sqrtdk.system import stdio
 from sqrtdk.system.errors import UserError, one_line
 from sqrtdk.tensors import files
 from sqrtdk.tensors.onnx_taps import OnnxModel
@@ -54,10 +55,19 @@ class Naming:
 
 
 def check(path: Path, naming: Naming) -> None:
-    """Raise UserError for a file that `read` will refuse; reads names alone, no tensor."""
+    """Raise UserError for a file that `read` will refuse; reads names alone, no tensor.
+
+    Warns of an ONNX model that adds something to its scores, which is not measured.
+    """
     if path.suffix == ONNX:
-        OnnxModel(path)
+        taps = OnnxModel(path).taps
         _inputs(path, naming)
+        biased = sum(tap.biased for tap in taps)
+        if biased:
+            stdio.warn(
+                f"{path}: {biased} of {len(taps)} layers add something to their scores that is not "
+                "measured; if it is a mask, give is_causal or window"
+            )
         return
     file = files.TensorFile(path)
     files.pairs(file, naming.q_name, naming.k_name)
