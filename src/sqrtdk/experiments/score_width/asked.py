@@ -11,8 +11,9 @@ def additive(run: RunTables) -> str:
     table = run.table("widths")
     first, end = table["d_k"].min(), table["d_k"].max()
     table = table[table["length"] == table["length"].max()]
-    if first == end:
-        raise MissingError("the run has one score width")
+    # Both are NaN for a table without rows.
+    if not first < end:
+        raise MissingError("the run has fewer than two score widths to compare")
     budget = int(table["steps"].max())
 
     def steps(reader: str, d_k: int) -> str:
