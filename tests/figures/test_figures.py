@@ -317,7 +317,7 @@ def test_gradients_show_rms_and_median_in_rows_for_each_array():
     table = summary_table(n_k=(5, 7))
     figure = build("gradients", table)
     assert [axes.get_ylabel() for axes in figure.axes] == [
-        "grad_logits (row norm)", "", "grad_q (row norm)", ""
+        "gradient at the logits", "", "gradient at the queries", ""
     ]  # fmt: skip
     axes = figure.axes[2]
     drawn = {
@@ -419,7 +419,7 @@ def test_undefined_metrics_leave_no_empty_panel():
     assert any("logit_std is undefined in this grid" in text for text in texts(figure))
     assert len(draw("dead_entries", summary_table(n_k=(1,))).axes) == 1
     assert [axes.get_ylabel() for axes in draw("dead_entries", summary_table(n_k=(1, 5))).axes] == [
-        "grad_logits_dead_entries\n(share)", "", "grad_logits_top1_share\n(share)"
+        "entries near zero\n(share)", "", "held by the strongest\nqueries (share)"
     ]  # fmt: skip
 
 

@@ -85,7 +85,7 @@ def build_ends(table: pd.DataFrame, x: Key, across: str, where: Sequence[str]) -
 
     return build_lines(
         pd.concat([table[~timed], kept]),
-        [PanelRow("accuracy", ("accuracy",)), PanelRow("steps_to_90", ("steps_to_90",), top=top)],
+        [PanelRow("accuracy", ("accuracy",)), PanelRow("steps to 90 %", ("steps_to_90",), top=top)],
         f"Top: accuracy after {budget} training steps, {SAYS_UNASKED} Bottom: steps to an accuracy "
         f"of 0.9. Hollow above the dashed line: not every seed got there in {budget} steps.",
         refer,

@@ -25,9 +25,9 @@ def build_errors(tables: Tables) -> Figure:
     return build_lines(
         table,
         [
-            PanelRow("weight_error", ("weight_error",), base=10, powers=6),
-            PanelRow("overflow_share", ("overflow_share",)),
-            PanelRow("broken_rows\n(share)", ("broken_rows",)),
+            PanelRow("error of the weights", ("weight_error",), base=10, powers=6),
+            PanelRow("scores that overflow\n(share)", ("overflow_share",)),
+            PanelRow("rows that are undefined\n(share)", ("broken_rows",)),
         ],
         "Top: how far the weights of a row are from those of float64 (total variation distance). "
         "Middle: share of the scores that overflow. Bottom: share of the rows whose weights are "

@@ -52,8 +52,8 @@ def build_gradients(tables: Tables) -> Figure:
     return build_lines(
         by_scaling(tables["summary"]),
         [
-            PanelRow(name, (name,), base=10, powers=DECADES)
-            for name in ("grad_q_rms", "grad_q_median")
+            PanelRow(f"gradient at the queries\n({words})", (name,), base=10, powers=DECADES)
+            for name, words in (("grad_q_rms", "rms"), ("grad_q_median", "median"))
         ],
         "A line for each scale rule. Norms of the rows of the gradient with respect to q, over "
         "√d_v: root mean square, and below it the median, the typical row (dashed, hollow). ▼: "

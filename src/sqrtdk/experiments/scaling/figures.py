@@ -29,6 +29,10 @@ DECADES = 4
 every other difference."""
 
 
+ARRAYS = {"logits": "logits", "scores": "scores", "q": "queries", "k": "keys", "v": "values"}
+"""What a gradient is at, in words."""
+
+
 def build_entropy(tables: Tables) -> Figure:
     """Draw the entropy with its ceiling ln n_k."""
     table = by_scaling(tables["summary"])
@@ -46,7 +50,7 @@ def build_max_weight(tables: Tables) -> Figure:
     """Draw the largest weight with its floor 1/n_k."""
     return build_lines(
         by_scaling(tables["summary"]),
-        [PanelRow("max_weight", ("max_weight",))],
+        [PanelRow("largest weight", ("max_weight",))],
         "Dashed: 1/n_k, every key weighted alike.",
         lambda axes, panel: plot_level(axes, 1 / panel.of("n_k")),
         exact=tables["exact"],
@@ -57,7 +61,10 @@ def build_gradients(tables: Tables, arrays: Sequence[str]) -> Figure:
     """Draw root mean square and median of the gradients' row norms, a row for each array."""
     rows = [
         PanelRow(
-            f"grad_{x} (row norm)", (f"grad_{x}_rms", f"grad_{x}_median"), base=10, powers=DECADES
+            f"gradient at the {ARRAYS[x]}",
+            (f"grad_{x}_rms", f"grad_{x}_median"),
+            base=10,
+            powers=DECADES,
         )
         for x in arrays
     ]
@@ -77,8 +84,8 @@ def build_dead_entries(tables: Tables) -> Figure:
     return build_lines(
         by_scaling(tables["summary"]),
         [
-            PanelRow("grad_logits_dead_entries\n(share)", ("grad_logits_dead_entries",)),
-            PanelRow("grad_logits_top1_share\n(share)", ("grad_logits_top1_share",)),
+            PanelRow("entries near zero\n(share)", ("grad_logits_dead_entries",)),
+            PanelRow("held by the strongest\nqueries (share)", ("grad_logits_top1_share",)),
         ],
         "Above: share of single positions whose gradient is below 1e-3/n_k in magnitude. Below: "
         "share of the squared gradient held by the largest 1 % of queries, rounded up.",
@@ -93,7 +100,7 @@ def build_logit_std(tables: Tables) -> Figure:
     dashed = "Dashed: √d_k (off) and 1 (on), the law for unrelated q and k of unit variance."
     return build_lines(
         table,
-        [PanelRow("logit_std", ("logit_std",), base=2)],
+        [PanelRow("spread of the logits", ("logit_std",), base=2)],
         dashed if (without["metric"] == "logit_std").any() else "",
         plot_laws,
         exact=tables["exact"],
