@@ -15,6 +15,9 @@ from sqrtdk.figures.style import CYCLE, FIXED, INK, Look
 from sqrtdk.schema import Key
 from sqrtdk.stats.summary import last_step
 
+STEPS = "steps to 90 %"
+"""The name of the axis of steps."""
+
 UNASKED = "most frequent value"
 
 LOOKS = {
@@ -65,7 +68,7 @@ def build_ends(table: pd.DataFrame, x: Key, across: str, where: Sequence[str]) -
     top = budget + step * (1 + shares["reader"].nunique())
 
     def refer(axes: Axes, panel: Panel) -> None:
-        if panel.row != "steps_to_90":
+        if panel.row != STEPS:
             return
         plot_level(axes, budget)
         here = late
@@ -85,7 +88,7 @@ def build_ends(table: pd.DataFrame, x: Key, across: str, where: Sequence[str]) -
 
     return build_lines(
         pd.concat([table[~timed], kept]),
-        [PanelRow("accuracy", ("accuracy",)), PanelRow("steps to 90 %", ("steps_to_90",), top=top)],
+        [PanelRow("accuracy", ("accuracy",)), PanelRow(STEPS, ("steps_to_90",), top=top)],
         f"Top: accuracy after {budget} training steps, {SAYS_UNASKED} Bottom: steps to an accuracy "
         f"of 0.9. Hollow above the dashed line: not every seed got there in {budget} steps.",
         refer,
