@@ -35,7 +35,7 @@ try:
         pages,
         workflow_files,
     )
-    from sqrtdk.workflow import comparison
+    from sqrtdk.workflow import arguments, comparison
     from sqrtdk.workflow.flow import flow_of
 
     flow = flow_of(config, workflow.configfiles)
@@ -91,3 +91,13 @@ for experiment in flow.experiments:
         input:
             flow.wanted(experiment),
         localrule: True
+
+
+# Snakemake ignores the names of rules and profiles that do not exist.
+ignored = arguments.ignored_value(
+    sys.argv[1:],
+    [rule.name for rule in workflow.rules],
+    [workflow.workdir_init, workflow.basedir],
+)
+if ignored:
+    sys.exit(f"sqrtdk: {ignored}")

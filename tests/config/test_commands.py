@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+from config.test_hints import corrected
 from conftest import ROOT, Run, environment, snakemake
 
 import sqrtdk
@@ -79,7 +80,7 @@ SAME = [
     ("experiments=scaling reach='{length: 4}'", "reach: {'length': 4} * the run builds scaling"),
     ("experiments=scaling steps=4", "steps: none of the run's experiments has it: scaling"),
     ("experiments=training training.steps=10", "training.steps: 10 * training='{steps: 10}'"),
-    ("training.stepz=10", "unknown key 'stepz' in training * did you mean steps?"),
+    ("training.stepz=10", "unknown key 'stepz' in training * did you mean training='{steps: 10}'?"),
     ("scaling.d_k=[4,8]", "scaling.d_k: [4, 8] * scaling='{d_k: [4,8]}'"),
     ("scaling.inputs=planted", "scaling.inputs: 'planted' * scaling='{inputs: planted}'"),
     ("experiment.reach.length=4", "experiment.reach.length: 4 * reach='{length: 4}'"),
@@ -92,7 +93,8 @@ SAME = [
     ("training.steps.x=4", "training.steps has no keys of its own * training='{steps: VALUE}'"),
     ("d_k.x=4", "d_k.x: d_k has no keys of its own; allowed: d_k=VALUE"),
     ("grid.x=smoke", "grid.x: grid has no keys of its own"),
-    ("trainin.steps=10", "unknown key 'trainin * did you mean training?"),
+    ("trainin.steps=10", "unknown key 'trainin' * did you mean training='{steps: 10}'?"),
+    ("experiments=worked_example seed=3", "seed: * worked_example='{seed: 3}'"),
     ("scale_rules.on.exponnt=1", "exponnt"),
     *((f"d_k={x}", f"d_k: '{x}' * {DECIMAL}") for x in ("010", "0x10", "1_000", "1:30", "0b1")),
     *((f"d_k=[4,{x}]", f"d_k: '{x}' * {DECIMAL}") for x in ("010", "0x10", "1_000", "1:30")),
@@ -147,6 +149,11 @@ def test_a_mistake_gets_the_same_answer_by_hand_and_in_the_pipeline(
     assert said.count("\n") == 1
     assert said.startswith("sqrtdk: ")
     assert says(said, words), said
+    # What either suggests is taken. By hand, a mended name may need its experiment as well.
+    if better := corrected(given, line):
+        assert pipeline(*better)
+    if "did you mean" not in said and (better := corrected(given, said)):
+        assert cli.read(better).runs
 
 
 @pytest.mark.parametrize(
@@ -492,6 +499,39 @@ def test_a_right_value_of_an_option_is_no_mistake(given: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "allowed"),
+    [
+        ("--omit-from merg", "--omit-from: 'merg' is for no rule * did you mean merge?"),
+        ("-O nosuch", "-O: 'nosuch' is for no rule of this run (--list-rules)"),
+        ("--allowed-rules merge nosuch", "--allowed-rules: 'nosuch'"),
+        ("--set-resources nosuch:mem_mb=1", "'nosuch:mem_mb=1' is for no rule"),
+        ("--groups merge=a nosuch=a", "--groups: 'nosuch=a'"),
+        ("--batch nosuch=1/2", "--batch: 'nosuch=1/2'"),
+        ("--consider-ancient nosuch=0", "'nosuch=0'"),
+        ("--preemptible-rules nosuch", "'nosuch'"),
+        ("--cache nosuch", "'nosuch'"),
+        ("--workflow-profile nosuch", "--workflow-profile: 'nosuch' does not exist"),
+    ],
+)
+def test_a_rule_or_profile_that_snakemake_would_ignore_is_named(given: str, allowed: str) -> None:
+    said = arguments.ignored_value(shlex.split(given), ["merge", "all"], [str(ROOT)])
+    assert said is not None
+    assert says(said, allowed), said
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["--workflow-profile none nosuch", "--allowed-rules=merge nosuch",
+     "--workflow-profile default", "--workflow-profile profiles/default",
+     f"--workflow-profile {ROOT}/profiles/default", "--batch merge=1/2",
+     "--omit-from results/a.csv",
+     "--set-threads merge=2 all=1", "--set-threads base64//bWVyZ2U9Mg==", "--groups merge=nosuch"],
+)  # fmt: skip
+def test_rules_and_profiles_that_are_there_are_no_mistake(given: str) -> None:
+    assert arguments.ignored_value(shlex.split(given), ["merge", "all"], [str(ROOT)]) is None
+
+
+@pytest.mark.parametrize(
     ("given", "words"),
     [
         ("--config grid=smoke scaling", "sqrtdk: 'scaling' * targets go first: * scaling"),
@@ -505,6 +545,7 @@ def test_a_right_value_of_an_option_is_no_mistake(given: str) -> None:
         ("--list-changes nosuch", "sqrtdk: --list-changes: 'nosuch' * code, input or params"),
         ("--max-jobs-per-timespan x", "sqrtdk: Invalid max jobs per timespan * x"),
         ("--default-resources mem_mb=abc", "sqrtdk: Resource 'mem_mb' * 'abc'"),
+        ("--set-threads mege=2", "sqrtdk: --set-threads: 'mege=2' * did you mean merge?"),
         ("--report", "sqrtdk: * is missing; --report needs a finished run"),
     ],
 )

@@ -3,6 +3,7 @@
 import csv
 import io
 import math
+import re
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import yaml
 from conftest import ROOT
 
 from sqrtdk.core import input_laws
+from sqrtdk.core.metrics import summarize_norms
 from sqrtdk.experiments import cells
 from sqrtdk.experiments.scaling import measure as scaling
 from sqrtdk.storage import planning, tables
@@ -54,6 +56,22 @@ def test_the_columns_and_their_order_are_the_contract() -> None:
 
 def test_every_column_says_what_it_means() -> None:
     assert all(column.meaning.endswith((".", ").")) for column in scaling.COLUMNS)
+
+
+@pytest.mark.parametrize(("n_rows", "n_top", "percent"), [(64, 1, "1.56"), (256, 3, "1.17")])
+def test_the_share_of_the_largest_rows_says_how_many_they_are(
+    n_rows: int, n_top: int, percent: str
+) -> None:
+    # Rows of equal norms share equally, so that the largest ones have what their number says.
+    share = summarize_norms(np.ones(n_rows)).top1_share
+    assert share == pytest.approx(n_top / n_rows, rel=1e-12)
+    assert f"{100 * n_top / n_rows:.2f}" == percent
+    columns = {column.name: column for column in scaling.COLUMNS}
+    for x in scaling.GRADIENTS:
+        meaning = columns[f"grad_{x}_top1_share"].meaning
+        assert re.search(rf"\b{n_top} of {n_rows}\b[^,.]*\({re.escape(percent)} %\)", meaning)
+    assert scaling.top_rows(n_rows) == n_top
+    assert f"largest of {n_rows} rows" in scaling.top_rows_in_words(n_rows)
 
 
 def test_at_one_dimension_both_arms_are_equal_to_the_bit() -> None:

@@ -3,7 +3,7 @@
 import difflib
 import itertools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from sqrtdk.system import errors
 
@@ -32,8 +32,10 @@ def invalid_value(key: str, value: object, allowed: str, known: Iterable[str] = 
     return ConfigError(f"{errors.not_allowed(key, value, allowed)}{_hint(value, known)}")
 
 
-def unknown(key: object, known: Iterable[str], where: str = "") -> ConfigError:
-    """Return the error for an unknown key, suggesting the closest known one."""
+def unknown(
+    key: object, known: Iterable[str], where: str = "", form: Callable[[str], str] = str
+) -> ConfigError:
+    """Return the error for an unknown key, suggesting the closest known one in a form of it."""
     known = sorted(known)
     if isinstance(key, str) and "." in key and not where:
         # A config file may contain such a key.
@@ -41,8 +43,9 @@ def unknown(key: object, known: Iterable[str], where: str = "") -> ConfigError:
         if top in known and all(rest):
             way = nested([top, *rest], "VALUE")
             return ConfigError(f"{key}: a key with dots is not allowed; allowed: {way}")
+    hint = _hint(key, known, form)
     return ConfigError(
-        f"unknown key {errors.shorten(str(key))}{where}; known: {listing(known)}{_hint(key, known)}"
+        f"unknown key {errors.shorten(str(key))}{where}; known: {listing(known)}{hint}"
     )
 
 
@@ -66,11 +69,13 @@ def join(names: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
-def _hint(given: object, known: Iterable[str]) -> str:
+def _hint(given: object, known: Iterable[str], form: Callable[[str], str] = str) -> str:
     # A key that differs only in case is closer than any other key.
     folded = {name.lower(): name for name in known}
     near = difflib.get_close_matches(str(given).lower(), list(folded), n=1, cutoff=0.5)
-    return f"; did you mean {folded[near[0]]}?" if near else ""
+    # An empty value is near no name.
+    empty = str(given) == "None"
+    return f"; did you mean {form(folded[near[0]])}?" if near and not empty else ""
 
 
 def given_twice(key: str, values: Sequence[str] = ()) -> ConfigError:

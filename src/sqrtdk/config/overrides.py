@@ -1,5 +1,6 @@
 """Check Hydra overrides and nested keys of a command line."""
 
+import difflib
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -53,7 +54,7 @@ def check_overrides(
                 f"{key}: Hydra's own settings cannot be overridden here; give keys of a run"
             )
         if top not in known:
-            raise unknown(top, known)
+            raise _unknown_top(key, line.partition("=")[2], known)
         if override.is_delete():
             raise ConfigError(f"{line}: nothing can be deleted; allowed: {top}=VALUE")
         text = line.partition("=")[2]
@@ -180,7 +181,9 @@ def check_dotted(key: str, value: object, text: str) -> tuple[str, str] | None:
     if not rest:
         raise invalid_value(key, value, nested([top], text))
     if not has_key(top, rest[0]):
-        raise unknown(rest[0], names_of_keys(top), f" in {top}")
+        raise unknown(
+            rest[0], names_of_keys(top), f" in {top}", lambda near: nested([top, near], text)
+        )
     if len(rest) > 1:
         form = nested([top, rest[0]], "VALUE")
         raise ConfigError(f"{key}: {top}.{rest[0]} has no keys of its own; allowed: {form}")
@@ -198,8 +201,18 @@ def refuse_key(key: str, text: str, given: Sequence[tuple[str, str]] = ()) -> No
             check_overrides([line for line in lines if re.match(rf"{top}[.=]", line)])
         form = nested(place, text)
         raise FormError(str(invalid_value(key, value, form)), place[0], [form.replace("'", "")])
-    error = unknown(key, {*flat_keys(), *EXPERIMENTS, *RUN_KEYS})
+    error = _unknown_top(key, text, {*flat_keys(), *EXPERIMENTS, *RUN_KEYS})
     raise ConfigError(f"{error}; a key must start with a valid identifier and has no dots")
+
+
+def _unknown_top(key: str, text: str, known: Iterable[str]) -> ConfigError:
+    """Return the error for a key that no command has; the hint is a form that all accept."""
+    top, *rest = re.split(r"[.@/]", key)
+    blocks = sorted({*EXPERIMENTS, *FORMULAS})
+    near = difflib.get_close_matches(top, blocks, n=1) if all(rest) and rest else []
+    if near:
+        return unknown(top, known, form=lambda _: nested([near[0], *rest], text))
+    return unknown(key, known)
 
 
 def blocks_of(overrides: Iterable[str]) -> set[str]:

@@ -152,9 +152,9 @@ def _block(experiment: str, value: object, *, axis: bool) -> Document:
         return value
     if value is None or axis:
         return {}
-    raise invalid_value(
-        experiment, value, f"a mapping of its keys such as {experiment}='{{d_k: [16]}}'"
-    )
+    key = next(key for key in EXPERIMENTS[experiment].config_keys if key.kind == "whole")
+    example = f"{experiment}='{{{key.name}: {max(key.minimum, 4)}}}'"
+    raise invalid_value(experiment, value, f"a mapping of its keys such as {example}")
 
 
 def _run_name(value: object) -> str:

@@ -6,7 +6,7 @@ Snakemake's own parser reads values differently, and its errors name no key.
 import difflib
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 FORMS = {
@@ -35,8 +35,17 @@ what is allowed, and its pattern."""
 ENTRIES = tuple(option for option, (form, _) in FORMS.items() if re.search("[A-Z]", form))
 """Options that take any number of KEY=VALUE, and would also take a target."""
 
-SINGLE = tuple(option for option in FORMS if option not in ENTRIES)
+SINGLE = (
+    *(option for option in FORMS if option not in ENTRIES),
+    *("--batch", "--workflow-profile"),
+)
 """Options that take one value; the next word is a target."""
+
+RULES = (
+    *("--set-threads", "--set-resources", "--groups", "--consider-ancient", "--batch"),
+    *("--allowed-rules", "--preemptible-rules", "--omit-from", "-O", "--cache"),
+)
+"""Options whose values begin with the name of a rule; Snakemake ignores an unknown one."""
 
 FILES = ("--configfile", "--configfiles")
 """Options that take any number of files, and would also take a target."""
@@ -58,6 +67,8 @@ def options(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
     """
     option = ""
     for word in arguments:
+        # After an equals sign, an option takes one value too.
+        single = re.match("--?[a-z-]+=", word) is not None
         if short := re.fullmatch(r"-[a-zA-Z]*?C(.*)", word, flags=re.DOTALL):
             option, word = "--config", short[1]
         elif short := re.fullmatch(r"(-[cj])(\w.*)", word, flags=re.DOTALL):
@@ -66,7 +77,7 @@ def options(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
             option, _, word = word.partition("=")
         if word and word != option:
             yield option, word
-            option = "" if option in SINGLE else option
+            option = "" if single or option in SINGLE else option
 
 
 def entries(arguments: Sequence[str]) -> list[tuple[str, str]]:
@@ -99,6 +110,32 @@ def wrong_value(arguments: Sequence[str]) -> str | None:
         # Snakemake passes values to its own processes in this encoding.
         if not (re.fullmatch(pattern, word, flags=re.DOTALL) or word.startswith("base64//")):
             return f"{option}: {word!r} is not allowed; allowed: {form}"
+    return None
+
+
+def ignored_value(
+    arguments: Sequence[str], rules: Iterable[str], folders: Sequence[str] = ()
+) -> str | None:
+    """Return the error of the first rule or workflow profile that does not exist, or None.
+
+    `folders` are those that a workflow profile is relative to. Snakemake ignores both.
+
+    >>> ignored_value(["--set-threads", "mege=2"], ["merge"])
+    "--set-threads: 'mege=2' is for no rule of this run (--list-rules); did you mean merge?"
+    """
+    known = list(rules)
+    for option, word in options(arguments):
+        places = [Path(folder, part, word) for folder in folders for part in ("", "profiles")]
+        there = word == "none" or any(place.exists() for place in places)
+        if option == "--workflow-profile" and not there:
+            return f"{option}: {word!r} does not exist; allowed: a folder, a file or none"
+        # A word with a slash is a file; Snakemake passes values to its own processes in base64.
+        rule = re.split("[=:/]", word)[0]
+        file = "/" in word and option in ("--omit-from", "-O")
+        if option in RULES and rule not in known and not file and not word.startswith("base64//"):
+            near = difflib.get_close_matches(rule, known, n=1, cutoff=0.5)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            return f"{option}: {word!r} is for no rule of this run (--list-rules){hint}"
     return None
 
 
