@@ -521,7 +521,7 @@ def test_a_rule_or_profile_that_snakemake_would_ignore_is_named(given: str, allo
 
 @pytest.mark.parametrize(
     "given",
-    ["--workflow-profile none nosuch", "--allowed-rules=merge nosuch",
+    ["--workflow-profile none nosuch", "--allowed-rules=merge results/x",
      "--workflow-profile default", "--workflow-profile profiles/default",
      f"--workflow-profile {ROOT}/profiles/default", "--batch merge=1/2",
      "--omit-from results/a.csv",

@@ -152,8 +152,9 @@ def _block(experiment: str, value: object, *, axis: bool) -> Document:
         return value
     if value is None or axis:
         return {}
-    key = next(key for key in EXPERIMENTS[experiment].config_keys if key.kind == "whole")
-    example = f"{experiment}='{{{key.name}: {max(key.minimum, 4)}}}'"
+    name = experiment.removeprefix("experiment.")
+    key = next(key for key in EXPERIMENTS[name].config_keys if key.kind == "whole")
+    example = f"{name}='{{{key.name}: {max(key.minimum, 4)}}}'"
     raise invalid_value(experiment, value, f"a mapping of its keys such as {example}")
 
 

@@ -67,8 +67,6 @@ def options(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
     """
     option = ""
     for word in arguments:
-        # After an equals sign, an option takes one value too.
-        single = re.match("--?[a-z-]+=", word) is not None
         if short := re.fullmatch(r"-[a-zA-Z]*?C(.*)", word, flags=re.DOTALL):
             option, word = "--config", short[1]
         elif short := re.fullmatch(r"(-[cj])(\w.*)", word, flags=re.DOTALL):
@@ -77,7 +75,7 @@ def options(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
             option, _, word = word.partition("=")
         if word and word != option:
             yield option, word
-            option = "" if single or option in SINGLE else option
+            option = "" if option in SINGLE else option
 
 
 def entries(arguments: Sequence[str]) -> list[tuple[str, str]]:
@@ -129,10 +127,9 @@ def ignored_value(
         there = word == "none" or any(place.exists() for place in places)
         if option == "--workflow-profile" and not there:
             return f"{option}: {word!r} does not exist; allowed: a folder, a file or none"
-        # A word with a slash is a file; Snakemake passes values to its own processes in base64.
-        rule = re.split("[=:/]", word)[0]
-        file = "/" in word and option in ("--omit-from", "-O")
-        if option in RULES and rule not in known and not file and not word.startswith("base64//"):
+        # Other words with a slash are files, or what Snakemake passes to its own processes.
+        rule = re.split("[=:]", word)[0]
+        if option in RULES and rule not in known and "/" not in rule:
             near = difflib.get_close_matches(rule, known, n=1, cutoff=0.5)
             hint = f"; did you mean {near[0]}?" if near else ""
             return f"{option}: {word!r} is for no rule of this run (--list-rules){hint}"
