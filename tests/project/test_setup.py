@@ -21,6 +21,7 @@ from container import UNKNOWN, checkout
 
 import sqrtdk
 from sqrtdk import home
+from sqrtdk.workflow import __main__ as workflow_command
 
 SITE = Path(importlib.util.find_spec("snakemake").origin).parents[1]
 
@@ -586,6 +587,19 @@ def test_a_user_id_without_a_name_gets_one(
 def test_a_user_without_any_home_gets_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)
     assert home.variables(str(tmp_path))["HOME"] == str(tmp_path)
+
+
+def test_the_pipeline_of_a_wheel_gives_a_user_without_a_home_one_before_snakemake_starts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    started: dict[str, str] = {}
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "environ", {})
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+    monkeypatch.setattr(os, "execv", lambda *_: started.update(os.environ))
+    monkeypatch.setattr(sys, "argv", ["sqrtdk.workflow", "-n"])
+    workflow_command.main()
+    assert Path(started["HOME"]) == tmp_path.resolve() / ".snakemake/cache"
 
 
 # Containers

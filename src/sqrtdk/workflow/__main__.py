@@ -6,6 +6,7 @@ The arguments are Snakemake's. Results are written into the current folder.
 import os
 import sys
 
+from sqrtdk import home
 from sqrtdk.system import command_line, project_files, stdio
 
 
@@ -20,6 +21,8 @@ def main() -> None:
         stdio.say(f"{command_line.version()}, with Snakemake", end=" ")
     elif sys.argv[1:2] in (["-h"], ["--help"]):
         stdio.say(f"{__doc__}\nKeys of --config: python -m sqrtdk.run --help\n")
+    # Snakemake needs a home before it loads anything of this package.
+    os.environ.update(home.variables(os.path.abspath(".snakemake/cache")))
     os.execv(sys.executable, [*command, *sys.argv[1:]])
 
 
