@@ -95,6 +95,8 @@ SAME = [
     ("grid.x=smoke", "grid.x: grid has no keys of its own"),
     ("trainin.steps=10", "unknown key 'trainin' * did you mean training='{steps: 10}'?"),
     ("experiments=worked_example seed=3", "seed: * worked_example='{seed: 3}'"),
+    ("experiment.trainin.steps=4", "'trainin' * did you mean training='{steps: 4}'?"),
+    ("experiment.d_k.x=4", "d_k has no keys of its own; allowed: d_k=VALUE"),
     ("scale_rules.on.exponnt=1", "exponnt"),
     *((f"d_k={x}", f"d_k: '{x}' * {DECIMAL}") for x in ("010", "0x10", "1_000", "1:30", "0b1")),
     *((f"d_k=[4,{x}]", f"d_k: '{x}' * {DECIMAL}") for x in ("010", "0x10", "1_000", "1:30")),

@@ -25,7 +25,9 @@ def corrected(words: Sequence[str], said: str) -> list[str] | None:
     given = re.match(r"(?:sqrtdk: )?(?:unknown key ')?(\w+)", said)
     old = {key for key, _ in forms} | {given[1] if given and forms else ""}
     old |= {"experiments"} if chosen else set()
-    rest = [word for word in words if re.split("[.=]", word)[0] not in old]
+    rest = [
+        word for word in words if re.split("[.=]", word.removeprefix("experiment."))[0] not in old
+    ]
     return [*rest, *(f"{key}={text}" for key, text in forms), *chosen] if forms or chosen else None
 
 

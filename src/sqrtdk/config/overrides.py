@@ -176,6 +176,8 @@ def check_dotted(key: str, value: object, text: str) -> tuple[str, str] | None:
             allowed = allowed or f"{top}.NAME.PARAMETER=VALUE"
             raise ConfigError(f"{key}: a name has no dots; allowed: {allowed}")
         return None
+    if top not in {*EXPERIMENTS, *flat_keys(), *RUN_KEYS}:
+        raise _unknown_top(".".join([top, *rest]), text, EXPERIMENTS)
     if top not in EXPERIMENTS:
         raise ConfigError(f"{key}: {top} has no keys of its own; allowed: {top}=VALUE")
     if not rest:
