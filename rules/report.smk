@@ -75,6 +75,8 @@ rule report:
         provenance=rules.provenance.output,
         tables=[flow.tables(name) for name in flow.experiments],
         figures=[flow.figures(name) for name in flow.experiments],
+        # The page lists them with their sizes.
+        exports=flow.exports,
         code=flow.prose(),
         pages=pages(),
     output:

@@ -806,7 +806,17 @@ def test_a_caption_is_a_title_and_paragraphs(tmp_path: Path) -> None:
 @pytest.mark.parametrize("stem", STEMS)
 def test_every_figure_has_a_caption(stem: str) -> None:
     captions = Path(svg.__file__).parents[1] / "experiments" / stem.split("-")[0] / "captions"
-    assert read_caption(captions / f"{stem}.rst", stem).paragraphs
+    shown, *folded = read_caption(captions / f"{stem}.rst", stem).paragraphs
+    # The page shows the first paragraph, and folds the others.
+    assert len(re.findall(r"[.?!](?= [A-Z]|$)", shown)) <= 2
+    assert len(folded) <= 1
+
+
+def test_formulas_of_the_methods_are_mathml() -> None:
+    for path in (Path(svg.__file__).parents[1] / "experiments").glob("*/method.html.j2"):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        formulas = [line for line in lines if 'class="formula"' in line]
+        assert [line for line in formulas if "| tex(display=true)" not in line] == [], path
 
 
 def test_contrast_of_text_is_at_least_aa() -> None:

@@ -27,7 +27,9 @@ def main() -> None:
         guards.write_with_checksum(folder / name, path.read_bytes())
     tables = [one.path for one in dictionary.downloads(folder, config.get("experiments", []))]
     figures = sorted(path.relative_to(folder).as_posix() for path in folder.glob("figures/*.svg"))
-    files = {*tables, *figures, "report.md", "codemeta.json"} - {crate.CONFIG}
+    # A run that was exported before lists the exports too; the metadata does not list itself.
+    files = {*tables, *figures, "report.md", "codemeta.json"}
+    files -= {crate.CONFIG, "ro-crate-metadata.json"}
     found = crate.crate(cited, record, str(config.get("name", folder.name)), files)
     _write(folder / "ro-crate-metadata.json", found)
 

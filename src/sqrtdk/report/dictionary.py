@@ -73,6 +73,9 @@ def known(experiments: Iterable[str]) -> dict[str, Table]:
 OTHERS = {
     "config.yaml": "The resolved configuration.",
     "provenance.json": "Code, versions, machine, command, and digests of the tables.",
+    "report.md": "Headline, verdicts and figures, for the page of a repository.",
+    "ro-crate-metadata.json": "The run as a Workflow Run RO-Crate, for an archive.",
+    "codemeta.json": "The software of the run, for a software catalogue.",
 }
 
 

@@ -152,14 +152,18 @@ class Workflow:
     @property
     def everything(self) -> list[str]:
         """Return the files of the whole run: tables, figures, claims and the report."""
-        own = (
-            *("report.html", "config.yaml", "claims.csv", "questions.csv", "provenance.json"),
-            *("report.md", "ro-crate-metadata.json", "codemeta.json"),
-        )
+        own = ("report.html", "config.yaml", "claims.csv", "questions.csv", "provenance.json")
         return [
             *(f"{self.folder}/{file}" for file in own),
+            *self.exports,
             *(file for experiment in self.experiments for file in self.files(experiment)),
         ]
+
+    @property
+    def exports(self) -> list[str]:
+        """Return the files that describe the run elsewhere."""
+        names = ("report.md", "ro-crate-metadata.json", "codemeta.json")
+        return [f"{self.folder}/{name}" for name in names]
 
     def table(self, experiment: str, name: str) -> str:
         """Return the path of a table."""
