@@ -106,19 +106,22 @@ def uv_of_this_machine(folder: Path) -> Iterator[str]:
 
 
 @contextmanager
-def forked_jobs(root: Path, prefix: list[str], environment: dict[str, str]) -> Iterator[None]:
-    """Have the jobs of runs of a checkout be forks of one process, started by `prefix`."""
-    python, place = root / ".venv/bin/python", root.parent / "server"
-    place.mkdir()
-    give(place, UNKNOWN)
+def forked_jobs(
+    python: Path, place: Path, tests: Path, prefix: list[str], environment: dict[str, str]
+) -> Iterator[Path]:
+    """Have the jobs of runs with a Python be forks of one process, started by `prefix`.
+
+    `place` is a folder for its socket, `tests` one with this code. Yield the Python under the name
+    that it has meanwhile.
+    """
     # What is loaded once, before there is a run, has no place of a run for its fonts.
     variables = environment | {"MPLCONFIGDIR": str(place), "OMP_NUM_THREADS": "1"}
     own = python.rename(python.with_name("python-of-the-environment"))
-    command = [*prefix, str(own), str(root / "tests/warm.py"), str(place / "socket")]
+    command = [*prefix, str(own), str(tests / "warm.py"), str(place / "socket")]
     server = warm.start(command, variables)
-    warm.write_python(python, str(own), place / "socket", str(root / "tests/job.py"))
+    warm.write_python(python, str(own), place / "socket", str(tests / "job.py"))
     try:
-        yield
+        yield own
     finally:
         own.rename(python)
         server.communicate()
@@ -176,7 +179,11 @@ def build(folder: Path, smoke: tuple[str, ...]) -> dict[str, Any]:
         found["elsewhere"] = run("--directory", ".", *small, cwd=out)
         give(root, UNKNOWN)
         found["dry"] = run("-n", *smoke)
-        with forked_jobs(root, prefix, path | kernel):
+        place = root.parent / "server"
+        place.mkdir()
+        give(place, UNKNOWN)
+        python_there = root / ".venv/bin/python"
+        with forked_jobs(python_there, place, root / "tests", prefix, path | kernel):
             found["smoke"] = run(*smoke)
         found["again"] = run(*smoke)
         show = "import sys; print(*sys.version_info[:2])"

@@ -30,7 +30,7 @@ Run = subprocess.CompletedProcess[str]
 
 LOADED = (
     *("numpy", "hydra", "omegaconf", "snakemake.cli", "pandas", "jinja2", "psutil"),
-    *("scipy.optimize", "scipy.special", "scipy.stats"),
+    *("scipy.optimize", "scipy.special", "scipy.stats", "ml_dtypes", "safetensors"),
     *("matplotlib.figure", "matplotlib.backends.backend_agg", "matplotlib.backends.backend_svg"),
 )
 

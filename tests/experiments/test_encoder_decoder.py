@@ -176,9 +176,9 @@ def test_memory_bounds_what_the_seeds_trained_together_take(
     import tracemalloc
 
     seeds = [0, encoder_decoder.SEEDS_PER_BATCH]
-    # A few steps beyond one chunk, where the next one is drawn.
-    monkeypatch.setattr(recall, "CHUNK", 4)
-    slab = SLAB | sizes | {"reader": [reader], "steps": 5, "log_every": 5, "seeds": seeds}
+    # A step beyond one chunk, where the next one is drawn.
+    monkeypatch.setattr(recall, "CHUNK", 2)
+    slab = SLAB | sizes | {"reader": [reader], "steps": 3, "log_every": 3, "seeds": seeds}
     if experiment is reach:
         del slab["log_every"]
     tracemalloc.start()

@@ -186,7 +186,7 @@ MANY = {"learning_rate": np.linspace(0.01, 0.1, 40).tolist()}
         # What each is most of: runs side by side, long libraries, batches, probes, cross matrices.
         {"n_k": 64, "batch_size": 1, "d_model": 4} | MANY,
         {"n_k": 600, "batch_size": 1, "d_model": 4},
-        {"steps": 3000},
+        {"steps": 1500},
         {"batch_size": 200},
         {"d_model": 128},
     ],
@@ -194,7 +194,7 @@ MANY = {"learning_rate": np.linspace(0.01, 0.1, 40).tolist()}
 def test_memory_is_what_the_runs_of_a_seed_take(optimizer: str, changes: dict[str, Any]) -> None:
     import tracemalloc
 
-    slab = SLAB | {"optimizer": optimizer, "steps": 8, "seeds": [0, 1]} | changes
+    slab = SLAB | {"optimizer": optimizer, "steps": 4, "seeds": [0, 1]} | changes
     tracemalloc.start()
     cells.measure_cells(training.cells(slab), training.COLUMNS)
     _, peak = tracemalloc.get_traced_memory()

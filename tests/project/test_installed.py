@@ -10,15 +10,20 @@ from pathlib import Path
 
 import pytest
 from conftest import HANG, ROOT, by_hand
+from container import forked_jobs
 
 WITHOUT = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "SQRTDK_SOURCE")
 
 
+def kept() -> dict[str, str]:
+    """Return the environment without a way to the code of the repository."""
+    return {name: value for name, value in os.environ.items() if name not in WITHOUT}
+
+
 def run(folder: Path, *command: str | Path) -> str:
     """Run a command in a folder, without a way to the code of the repository."""
-    kept = {name: value for name, value in os.environ.items() if name not in WITHOUT}
     done = subprocess.run(
-        command, cwd=folder, env=kept, capture_output=True, text=True, timeout=HANG
+        command, cwd=folder, env=kept(), capture_output=True, text=True, timeout=HANG
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -30,13 +35,16 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("installed")
     run(ROOT, sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder / "wheel")
     (wheel,) = (folder / "wheel").iterdir()
-    venv.create(folder / "venv", with_pip=True)
+    # uv installs in a fraction of the time in which pip installs itself.
+    uv = shutil.which("uv", path=os.pathsep.join([os.environ["PATH"], str(ROOT / ".uv/bin")]))
+    venv.create(folder / "venv", with_pip=uv is None)
     # What the project depends on is not installed again, which would need the network. A .pth file
     # adds the folder, and leaves out the .pth files in it, one of which leads to the repository.
     (site,) = (folder / "venv/lib").glob("python*/site-packages")
     (site / "dependencies.pth").write_text(sysconfig.get_path("purelib"), encoding="utf-8")
-    install = ("-m", "pip", "install", "--quiet", "--no-deps", "--no-index", wheel)
-    run(folder, folder / "venv/bin/python", *install)
+    python = folder / "venv/bin/python"
+    pip = (uv, "pip", "install", "--python", python) if uv else (python, "-m", "pip", "install")
+    run(folder, *pip, "--quiet", "--no-deps", "--no-index", wheel)
     shutil.rmtree(folder / "wheel")
     return folder / "venv/bin"
 
@@ -60,7 +68,11 @@ def test_an_installed_copy_measures_and_runs_the_pipeline_in_an_empty_folder(
     assert not list(tmp_path.iterdir())
 
     words = ("--config", "grid=smoke", "experiments=worked_example", "name=mine")
-    run(tmp_path, python, "-m", "sqrtdk.workflow", *words)
+    place = installed.parent / "server"
+    place.mkdir()
+    # The jobs are forks of the environment's Python, which finds the installed copy alone.
+    with forked_jobs(python, place, ROOT / "tests", [], kept()) as own:
+        run(tmp_path, own, "-m", "sqrtdk.workflow", *words)
     report = tmp_path / "results/mine/report.html"
     assert "worked_example-attention" in report.read_text(encoding="utf-8")
     listed = run(tmp_path, python, "-m", "sqrtdk.run", "--help")

@@ -1,11 +1,15 @@
 """Minimal runs: what a run lacks is left out of its figures, tables and report."""
 
+import re
 import warnings
+from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 from inprocess import build
+from matplotlib.figure import Figure
 from registered import FIGURES
 
 from sqrtdk.experiments.registry import EXPERIMENTS
@@ -14,14 +18,11 @@ from sqrtdk.stats import summary
 from sqrtdk.storage import atomic, frames, tables
 from sqrtdk.theory import exact_table
 
-SIZES = ("n_q=2", "d_v=2", "length=2", "hidden=3", "steps=3", "log_every=2", "learning_rate=0.1")
-LITTLE = (*SIZES, "batch=3", "batch_size=3", "d_model=3", "input_sd=1")
-
 RUNS = {
-    # The README's own: nothing has an exact value.
+    # As the how-to has it: nothing has an exact value. The other experiments have no such inputs.
     "related_alone": (
-        *LITTLE, "hydra=inputs=planted input_laws.planted.cosine=0.8", "d_k=[1,16]", "n_k=[1,4]",
-        "seed=3", "name=007x",
+        "experiments=[scaling,related,precision]", "n_q=2", "d_v=2", "seed=3", "name=007x",
+        "hydra=inputs=planted input_laws.planted.cosine=0.8", "d_k=[1,16]", "n_k=[1,4]",
     ),
     # No factor among the rules, half the digits, one size.
     "no_factor": (
@@ -43,12 +44,24 @@ RUNS = {
 }  # fmt: skip
 
 
+draw = Figure.savefig
+
+
+def only_svg(figure: Figure, path: BytesIO, **options: Any) -> None:
+    """Draw as matplotlib does, but leave a PNG file empty."""
+    if options["format"] == "svg":
+        draw(figure, path, **options)
+
+
 @pytest.mark.parametrize("given", RUNS.values(), ids=RUNS)
 def test_every_figure_and_the_report_are_made_of_a_run_that_lacks_something(
     tmp_path: Path, given: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The pixels of the PNG files are a third of the time, and nobody looks at them here.
+    # The PNG files are a third of the time, and nobody looks at them here. They have the contents
+    # of the SVG files, so one run, of all experiments, shows that they can be made.
     monkeypatch.setattr(style, "_dpi", lambda figure: 10.0)
+    if "name=one" not in given:
+        monkeypatch.setattr(Figure, "savefig", only_svg)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         folder = build(tmp_path, "--config", *given)
@@ -64,7 +77,7 @@ def test_every_figure_and_the_report_are_made_of_a_run_that_lacks_something(
         if EXPERIMENTS[experiment].summarised:
             schema = summary.columns(EXPERIMENTS[experiment].columns)
             assert len(frames.read(folder / experiment / "summary.csv", schema))
-    assert "nan" not in page.split("<main", 1)[-1].replace("-nan", "")
+    assert not re.search(r"\bnan\b", page.split("<main", 1)[-1].replace("-nan", ""))
 
 
 def test_a_table_without_rows_has_the_types_of_its_columns(tmp_path: Path) -> None:
