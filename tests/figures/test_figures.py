@@ -398,7 +398,7 @@ def test_points_with_bars_lie_on_the_exact_curve_where_there_is_one(metric):
     assert not axes.collections
     assert not marks(other, "_exact")
     assert len(bands(other)) == 2
-    assert "Thin line: exact expectation, not a fit. Thick line: joins" in prose(figure)
+    assert "Thin line: exact. Thick line: joins points." in prose(figure)
     assert "Band or bar: 95" in prose(figure)
     assert not any("exact" in text for text in texts(build(metric, summary_table())))
 
@@ -510,9 +510,12 @@ def test_the_collapse_is_each_metric_against_the_measured_spread():
 
     table, exact = with_theory(summary_table((1, 4, 16), (1, 5, 7), value=value))
     figure = draw("collapse", table.sample(frac=1, random_state=0), exact=exact)
-    assert [axes.get_ylabel() for axes in figure.axes] == [*plot_collapse.METRICS, "sum_sq_weights"]
-    for axes, n_k, arm in itertools.product(figure.axes, (5, 7), ("off", "on")):
-        metric = axes.get_ylabel()
+    assert [axes.get_ylabel() for axes in figure.axes] == [
+        "entropy (share)", "norm of the Jacobian", "entries near zero (share)",
+        "sum of squared weights",
+    ]  # fmt: skip
+    shown = zip(figure.axes, [*plot_collapse.METRICS, "sum_sq_weights"], strict=True)
+    for (axes, metric), n_k, arm in itertools.product(list(shown), (5, 7), ("off", "on")):
         unit = fixed_sigma.expected_max(n_k) if metric == "sum_sq_weights" else 1
         spread, rows = (rows_of(table, name, n_k, arm) for name in ("logit_std", metric))
         found = sorted(points(arms(axes)[f"{n_k} {arm}"]))

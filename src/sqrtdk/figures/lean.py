@@ -25,7 +25,7 @@ def rich(text: str) -> Markup:
     >>> print(rich("n_k = 4"))
     n<tspan class="sub" dy="3">k</tspan><tspan dy="-3"> = 4</tspan>
     """
-    parts = re.split(r"(?<![A-Za-z])([dnqkW])_([kqvij]|model)(?![A-Za-z])", text)
+    parts = re.split(r"(?<![A-Za-z])([dmnqkW])_([kqvijn]|model)(?![A-Za-z])", text)
     found = escape(parts[0])
     for letter, index, rest in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
         found += Markup('{}<tspan class="sub" dy="3">{}</tspan>').format(letter, index)
@@ -136,7 +136,7 @@ def _rounded(number: re.Match[str]) -> str:
 
 def _indexed(element: ElementTree.Element) -> ElementTree.Element:
     """Return a text element with its indices below the line."""
-    if len(element) or not re.search(r"[dnqkW]_[kqvij]", element.text or ""):
+    if len(element) or not re.search(r"[dmnqkW]_[kqvijn]", element.text or ""):
         return element
     size = re.search(r"font-size:([\d.]+)px", element.get("style", ""))
     drop = f"{0.25 * float(size[1]) if size else 2:.1f}"

@@ -317,9 +317,9 @@ def small_print(
         yield sentence
     over = f"{mean} over seeds" if shown["n_seeds"].max() > 1 else "of one seed"
     if "Bar" in marks:
-        yield f"Points: {over}. Thin line: exact expectation, not a fit."
+        yield f"Points: {over}. Thin line: exact."
         if "Band" in marks:
-            yield "Thick line: joins points for which there is none."
+            yield "Thick line: joins points."
     else:
         yield f"Points and lines: {over}."
     yield style.says_seeds(shown, " or ".join(sorted(marks)).capitalize() or "Bar")

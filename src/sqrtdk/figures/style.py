@@ -195,7 +195,7 @@ def _set_indices(figure: Figure) -> None:
             text.set_text(_INDEXED.sub(r"$\1_\2$", words))
 
 
-_INDEXED = re.compile(r"(?<![A-Za-z])([dnqkW])_([kqvij])(?![A-Za-z])")
+_INDEXED = re.compile(r"(?<![A-Za-z])([dmnqkW])_([kqvijn])(?![A-Za-z])")
 
 
 def _dpi(figure: Figure) -> float:
@@ -280,16 +280,12 @@ def seeds(table: pd.DataFrame) -> str:
     return f"{high} seeds" if low == high else f"{low} to {high} seeds"
 
 
-def says_seeds(table: pd.DataFrame, mark: str = "Band", *, seen: bool = False) -> str:
-    """Describe the intervals of a summary table and the number of seeds behind them.
-
-    Bars may be hidden behind their points, unless the points are hollow (`seen`).
-    """
+def says_seeds(table: pd.DataFrame, mark: str = "Band") -> str:
+    """Describe the intervals of a summary table and the number of seeds behind them."""
     if table["n_seeds"].max() == 1:
         return "1 seed: no interval."
     missing = " (none where there is only one)" if table["n_seeds"].min() == 1 else ""
-    hidden = "" if seen or mark == "Band" else ", unseen where smaller than the point"
-    return f"{mark}: 95\N{NBSP}% interval over {seeds(table)}{missing}{hidden}."
+    return f"{mark}: 95\N{NBSP}% interval over {seeds(table)}{missing}."
 
 
 def says_where(table: pd.DataFrame, names: Sequence[str] = GROUP_AXES) -> str:

@@ -17,6 +17,7 @@ from sqrtdk.experiments.base import FOLDER, load
 from sqrtdk.experiments.compact import Table
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.experiments.story import RunTables
+from sqrtdk.experiments.words import in_words
 from sqrtdk.report import compute, dictionary, gallery, mathml, pivots, prose, story
 from sqrtdk.report.dictionary import read_rows
 from sqrtdk.schema import Document, Settings
@@ -46,6 +47,7 @@ def render(folder: Path) -> str:
     environment.filters["prose"] = prose.prose
     environment.filters["told"] = prose.told
     environment.filters["tex"] = mathml.tex
+    environment.globals["in_words"] = in_words
     # A method reads its numbers from the code: {{ load("training", "measure").LEARNT_ACCURACY }}.
     environment.globals["load"] = load
     return environment.get_template("page.html.j2").render(context(folder))

@@ -52,7 +52,7 @@ def half_precision(whole: WholeTable) -> Finding:
         f"The order {'matters' if holds else 'does not matter'} in float16: {at}, {text} the "
         "product.",
         f"share of float16 scores that overflow with the scale after the product and not before, "
-        f"at d_k = {worst.d_k} and input_sd = {worst.input_sd}",
+        f"at d_k = {worst.d_k} and inputs of standard deviation {worst.input_sd}",
         worst.saved,
         abs(worst.saved.mean),
         _where(found, _orders(whole.table, "bfloat16")),

@@ -67,7 +67,7 @@ def scores_stable(series: Series) -> Finding:
         f"range {format_percent(moved)} of the largest standard deviation over {over}",
         f"Divided by √d_k, the scores {verb} in one range: over {over} their standard deviation is "
         f"between {format_estimate(low[1])} and {format_estimate(high[1])}.",
-        "relative range of logit_std with scaling",
+        "relative range of the standard deviation of the scores with scaling",
         moved,
         abs(STABLE - moved.mean),
     )
@@ -86,7 +86,7 @@ def saturation(series: Series) -> Finding:
         + (f", below half {beginning(onset, curve)}" if holds else ""),
         f"Without scaling, large d_k {verb} the softmax: at d_k = {d_k} the attention weights keep "
         f"{format_percent(end)} of the largest possible entropy.",
-        f"entropy_normalized without scaling at d_k = {d_k}",
+        f"share of the possible entropy without scaling at d_k = {d_k}",
         end,
         abs(end.mean - 0.5),
         condition,
@@ -106,7 +106,7 @@ def one_hot(series: Series) -> Finding:
         + (f", above {ONE_HOT} {beginning(onset, curve)}" if holds else ""),
         f"Without scaling the weights {verb} nearly one-hot: the largest weight of a query is on "
         f"average {also}{format_estimate(end)} at d_k = {d_k}.",
-        f"max_weight without scaling at d_k = {d_k}",
+        f"largest weight without scaling at d_k = {d_k}",
         end,
         abs(end.mean - ONE_HOT),
         condition,
@@ -160,7 +160,7 @@ def stable(series: Series) -> Finding:
         f"With √d_k the softmax {verb} d_k: over {over} the highest and the lowest entropy differ "
         f"by {format_percent(moved)} of the highest"
         + (f", without scaling by {without}." if without else "."),
-        "relative range of entropy_nats with scaling",
+        "relative range of the entropy with scaling",
         moved,
         abs(STABLE - moved.mean),
     )
@@ -179,7 +179,9 @@ def gradients_typical(series: Series) -> Finding:
     kept = series.curve("scaled", "grad_logits_dead_entries")
     median = series.ratio("grad_logits_median")
     d_end, end = last(dead)
-    many, first, late = reaches(dead, 0.5, above=True, what="the share of dead entries")
+    many, first, late = reaches(
+        dead, 0.5, above=True, what="the share of gradient entries near zero"
+    )
     alive = beyond(last(kept)[1], 0.5, above=False)
     small, second, later = reaches(
         median, 1.0, above=False, what="the ratio of the median gradients"
@@ -200,7 +202,7 @@ def gradients_typical(series: Series) -> Finding:
         f"explains part of that: if two keys share all of a query's attention, {counted} of its "
         "entries are zero, however large the other two are."
         + (f" As a whole, {crossed}." if small else ""),
-        f"share of dead entries without scaling at d_k = {d_end}",
+        f"share of gradient entries near zero without scaling at d_k = {d_end}",
         end,
         abs(end.mean - 0.5),
         # Both hold from the later of the two on.
@@ -230,7 +232,7 @@ def gradients_rms(series: Series) -> Finding:
         f"Without scaling the gradients {verb} on average: at d_k = {at} those at the queries are "
         f"{format_estimate(ratio, ' times')} as large, in root mean square, as with it."
         + ("" if holds else " They are only distributed less evenly."),
-        f"largest of the three ratios at d_k = {d_k}",
+        f"gradient without over with scaling, largest of three ratios at d_k = {d_k}",
         farthest,
         abs(farthest.mean - 1),
         up_to(tried),

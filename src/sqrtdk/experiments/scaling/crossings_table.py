@@ -8,6 +8,7 @@ from sqrtdk.experiments import compact
 from sqrtdk.experiments.compact import Cell, Rows, Table
 from sqrtdk.experiments.scaling import crossings
 from sqrtdk.experiments.story import RunTables
+from sqrtdk.experiments.words import ARRAYS, NORMS
 from sqrtdk.schema import Settings
 from sqrtdk.stats.intervals import Estimate, MissingError
 from sqrtdk.stats.wording import format_number
@@ -17,10 +18,6 @@ LEVELS = {
     crossings.ONE_HOT: f"largest weight {crossings.LEVELS[crossings.ONE_HOT].level}",
     crossings.DEAD: "half of the entries near zero",
 }
-
-ARRAYS = {"logits": "logits", "scores": "scores", "q": "queries", "k": "keys", "v": "values"}
-
-POOLED = {"rms": "root mean square", "median": "median row"}
 
 MEANING = (
     "First rows: where, without scaling, half of the entropy is gone, the largest weight rises to "
@@ -63,7 +60,7 @@ def tables(run: RunTables) -> list[Table]:
     levels.append(("2 ln n_k: all of the entropy gone, in the limit of many keys", limit))
     blocks = [("", [(words, there) for words, there in levels if any(there)])]
     for array in crossings.CROSSING_GRADIENTS:
-        pair: Rows = [(words, cells(f"grad_{array}_{x}")) for x, words in POOLED.items()]
+        pair: Rows = [(words, cells(f"grad_{array}_{x}")) for x, words in NORMS.items()]
         if any(cell for _, there in pair for cell in there):
             blocks.append((f"gradient at the {ARRAYS[array]} smaller", pair))
     return [

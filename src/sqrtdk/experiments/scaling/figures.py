@@ -11,6 +11,7 @@ from sqrtdk.experiments.scaling.plot_collapse import build_collapse
 from sqrtdk.experiments.scaling.plot_onset import build_onset
 from sqrtdk.experiments.scaling.plot_tails import build_tails
 from sqrtdk.experiments.scaling.plot_weights import build_weights
+from sqrtdk.experiments.words import ARRAYS
 from sqrtdk.figures import draw, style
 from sqrtdk.figures.draw import Tables
 from sqrtdk.figures.lines import (
@@ -27,10 +28,6 @@ from sqrtdk.figures.style import INK
 DECADES = 4
 """Decades of the gradients' axes. Medians go down to 1e-10; an axis that shows them all would hide
 every other difference."""
-
-
-ARRAYS = {"logits": "logits", "scores": "scores", "q": "queries", "k": "keys", "v": "values"}
-"""What a gradient is at, in words."""
 
 
 def build_entropy(tables: Tables) -> Figure:

@@ -38,6 +38,15 @@ METRICS = ("entropy_normalized", "jacobian_norm", "grad_logits_dead_entries")
 SQUARES = "sum_sq_weights"
 """The metric whose curve is the same for all n_k if its axis is in units of m_n."""
 
+NAMES = {
+    SPREAD: "spread of the logits",
+    "entropy_normalized": "entropy (share)",
+    "jacobian_norm": "norm of the Jacobian",
+    "grad_logits_dead_entries": "entries near zero (share)",
+    SQUARES: "sum of squared weights",
+}
+"""The names of the axes, which have little space."""
+
 KEY_COLUMNS = ["d_k", "n_k", *GROUP_AXES, "scaling"]
 
 
@@ -66,7 +75,7 @@ def build_collapse(tables: Tables) -> Figure:
     """Draw three metrics against logit_std, and sum_sq_weights against logit_std over m_n."""
     shown = pd.concat([against_spread(tables["summary"], m) for m in (*METRICS, SQUARES)])
     if shown.empty:
-        return style.nothing(f"{SPREAD} is undefined in this grid.")
+        return style.nothing("the logits have no spread in this grid.")
     rules, sizes = style.looks(shown["scaling"]), style.look_of_sizes(shown["n_k"])
     names = [f"n_k = {n_k}" for n_k in sizes]
     at_ends = fits_at_ends(names)
@@ -100,11 +109,11 @@ def build_collapse(tables: Tables) -> Figure:
     style.note(
         figure,
         "A point is one d_k, scale rule (marker) and n_k (colour). Points: mean over seeds (of "
-        "logit_std and jacobian_norm the quadratic mean). "
-        + ("Thin line: exact expectation, not a fit. " if shown["exact"].notna().any() else "")
-        + "Dashed: max(0, 1 - m_n/σ) with σ = logit_std, the law of large σ, up to corrections of "
+        "spreads and norms the quadratic mean). "
+        + ("Thin line: exact. " if shown["exact"].notna().any() else "")
+        + "Dashed: max(0, 1 - m_n/σ) with the spread σ, the law of large σ, up to corrections of "
         "relative order √(2 ln n_k)/σ; m_n is the mean of the largest of n_k standard normals. "
-        f"{style.says_seeds(shown, 'Bar', seen=True)} {style.says_where(shown)}",
+        f"{style.says_seeds(shown, 'Bar')} {style.says_where(shown)}",
     )
     return figure
 
@@ -122,8 +131,8 @@ def marker(look: Look) -> Document:
 
 def set_axes(axes: Axes, metric: str, everything: pd.DataFrame) -> None:
     """Set the axes of a metric's panel, the same for all groups."""
-    axes.set_ylabel(metric)
-    axes.set_xlabel("logit_std / m_n" if metric == SQUARES else SPREAD)
+    axes.set_ylabel(NAMES[metric])
+    axes.set_xlabel(f"{NAMES[SPREAD]}{' / m_n' if metric == SQUARES else ''}")
     spread = [x_of(rows, metric, n_k) for n_k, rows in everything.groupby("n_k")]
     log_axis(axes, log_limits(pd.concat(spread), base=2, most=24), base=2, along="x")
     top = 1.04 if metric != "jacobian_norm" else 1.15 * float(everything["mean"].max()) or 1.0

@@ -12,6 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from sqrtdk import schema
+from sqrtdk.experiments.words import ARRAYS
 from sqrtdk.figures import style
 from sqrtdk.figures.draw import Tables
 from sqrtdk.figures.lines import PAIR
@@ -213,7 +214,7 @@ def plot_crossings(
     _set_places(axes, span, always="always" in set(rows["beyond"]))
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.yaxis.set_major_locator(FixedLocator(range(len(names))))
-    axes.set_yticklabels([f"grad_{x}" for x in names] if labelled else [""] * len(names))
+    axes.set_yticklabels([ARRAYS[x] for x in names] if labelled else [""] * len(names))
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
     for edge in range(1, len(names)):

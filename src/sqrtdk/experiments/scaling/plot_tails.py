@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from sqrtdk.experiments.words import ARRAYS
 from sqrtdk.figures import style
 from sqrtdk.figures.draw import Tables
 from sqrtdk.figures.lines import plot_level
@@ -45,9 +46,9 @@ def build_tails(tables: Tables) -> Figure:
         above.set_title(f"scaling = {rule}", color=look.color, fontweight="bold")
         if column == 0:
             above.set_ylabel("rows with at least\nthis norm (share)")
-            below.set_ylabel(f"energy_share of\ngrad_{GRADIENT}")
-        above.set_xlabel(f"row norm of grad_{GRADIENT}")
-        below.set_xlabel("rows_share, the largest first")
+            below.set_ylabel("part of the squared\ngradient (share)")
+        above.set_xlabel("norm of a query's gradient")
+        below.set_xlabel("strongest rows (share)")
         plot_norms(above, rows, look.color, strokes, table)
         plot_energy(below, rows, look.color, strokes, table)
     style.legend(
@@ -60,10 +61,10 @@ def build_tails(tables: Tables) -> Figure:
     seeds = int(table["n_seeds"].iloc[0])
     style.note(
         figure,
-        f"Row norms of the gradient with respect to {GRADIENT}, over √d_v, of all queries of "
-        f"{seeds} seed{'s' if seeds > 1 else ''} pooled; no interval. Dashed above: half of the "
-        "rows, so a line crosses it at the norm of its typical row; a line that leaves on the "
-        "left continues to smaller norms. Dashed below: every row alike. "
+        f"Row norms of the gradient with respect to the {ARRAYS[GRADIENT]}, over √d_v, of all "
+        f"queries of {seeds} seed{'s' if seeds > 1 else ''} pooled; no interval. Dashed above: "
+        "half of the rows, so a line crosses it at the norm of its typical row; a line that "
+        "leaves on the left continues to smaller norms. Dashed below: every row alike. "
         f"{style.says_where(table, ('n_k', *GROUP_AXES))}",
     )
     return figure
