@@ -7,14 +7,23 @@ from functools import cache
 from latex2mathml.converter import convert
 from markupsafe import Markup
 
+_BETWEEN = r", \quad "
+
 
 @cache
 def tex(formula: str, *, display: bool = False) -> Markup:
     r"""Return a formula as MathML; `display` is for one on a line of its own.
 
+    Parts between `, \quad ` are elements of their own, so that a narrow page breaks between them.
+
     >>> print(tex("d_k"))
     <math><msub><mi>d</mi><mi>k</mi></msub></math>
     """
+    if display and _BETWEEN in formula:
+        parts = formula.split(_BETWEEN)
+        commas = [*[",\\;"] * (len(parts) - 1), ""]
+        both = zip(parts, commas, strict=True)
+        return Markup(" ").join(tex(part + comma, display=True) for part, comma in both)
     found = convert(formula, display="block" if display else "inline")
     # In HTML the namespace is implied; entities of plain characters only cost bytes.
     found = re.sub(r"&#x([0-9A-Fa-f]+);", lambda m: html.escape(chr(int(m[1], 16))), found)
