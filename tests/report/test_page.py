@@ -494,7 +494,7 @@ def test_the_gate_stands_beside_the_answer(tmp_path: Path, z: float, verdict: st
     found = check(render(build(tmp_path, frame)))
     gate = agreement.agreement_test(frame)
     (score,) = agreement.normal_scores(np.array([z]), np.array([20]))
-    line = f"{gate.points} distinct means of {gate.draws} draws miss their exact values by "
+    line = f"{gate.points} means at {gate.draws} combinations of sizes miss their exact values by "
     line += f"{score:.2f} standard errors in root mean square, where chance alone gives 1, and by "
     line += f"{score:.1f} at most, {verdict}."
     assert f"Measurement against theory: {line}" in found.words("answer")

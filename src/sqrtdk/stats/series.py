@@ -138,6 +138,11 @@ def unscaled_rule(rules: Entries) -> str | None:
     return _rule_name(rules, _KINDS["unscaled"])
 
 
+def inverse_rule(rules: Entries) -> str | None:
+    """Return the name of the scale rule that divides by d_k, or None without one."""
+    return _rule_name(rules, _KINDS["inverse"])
+
+
 def _number(value: Value | None) -> float:
     """Return a parameter that is always a number, as a checked configuration has it."""
     return float(cast(float, value))

@@ -20,8 +20,8 @@ INPUTS = "planted"
 
 RULES: tuple[tuple[RuleKind, str, str], ...] = (
     ("unscaled", "off", "no division"),
-    ("scaled", "on", "√d_k"),
-    ("inverse", "third", "d_k"),
+    ("scaled", "on", "÷ √d_k"),
+    ("inverse", "third", "÷ d_k"),
 )
 
 
@@ -30,9 +30,9 @@ def lead_match(run: RunTables) -> str:
     one = run.main(INPUTS)
     d_k, weight = last(one.curve("scaled", "max_weight"))
     return (
-        "**It is not always enough.** If every query has a matching key, scores grow like d_k "
-        f"itself: at d_k = {d_k}, even with √d_k, the favourite key gets {said(weight)}. That "
-        "is the aim after learning and a trap before it."
+        f"**It is not always enough.** If every query has a matching key among {one.n_k}, its "
+        f"score grows like d_k itself: at d_k = {d_k}, even with √d_k, the favourite key gets "
+        f"{said(weight)}. That is good at the end of learning and bad at its start."
     )
 
 
@@ -41,14 +41,15 @@ def limit(run: RunTables) -> Told:
     one = run.main(INPUTS)
     weight, gradient = (one.curve("scaled", x) for x in ("max_weight", "grad_q_rms"))
     first, (end, at_end) = min(weight), last(weight)
-    between = [short(weight[d_k].mean) for d_k in weight if first < d_k < end]
+    between = [f"{short(weight[d_k].mean)} at {d_k}" for d_k in weight if first < d_k < end]
     text = [
-        "If each query has one matching key, their score grows like d_k, not like √d_k: the "
-        "terms no longer cancel. With √d_k the largest weight then rises from "
+        f"If each query has one matching key among {one.n_k}, their score grows like d_k, not "
+        "like √d_k: the terms no longer cancel. With √d_k the largest weight then rises from "
         f"{short(weight[first].mean)} at d_k = {first}"
-        f"{' over ' + ' and '.join(between) if between else ''} to {said(at_end)} at {end}.",
+        f"{', ' + ', '.join(between) + ',' if between else ''} to {said(at_end)} at {end}.",
         "Sharp at the end of learning is the aim: the query has found its key. Sharp at the start "
-        "is the trouble, for a sharp row learns little: the gradient at the queries falls from "
+        "is the trouble, for a sharp row learns little: from d_k = "
+        f"{first} to {end}, with √d_k, the gradient at the queries (root mean square) falls from "
         f"{short(gradient[first].mean)} to {short(gradient[end].mean)}.",
     ]
     drawn = []
@@ -62,9 +63,10 @@ def limit(run: RunTables) -> Told:
         drawn.append(Line(kind, name, points, points, bars))
         if arm == "inverse":
             text.append(
-                "Dividing by d_k never falls into that trap, and never finds anything either: at "
+                "Dividing by d_k avoids that, at a price: at "
                 f"d_k = {end} the match gets {said(curve[end])}, where an equal "
-                f"share is {short(1 / one.n_k)}. It is stable and selects nothing."
+                f"share is {short(1 / one.n_k)}. It is stable and, before training, hardly prefers "
+                "the match."
             )
     share = 1 / one.n_k
     return Told(

@@ -255,11 +255,11 @@ def agreement(whole: WholeTable) -> Finding:
     )
     return Finding(
         gate.passed,
-        f"{gate.points} distinct means of {gate.draws} draws miss their exact values by "
+        f"{gate.points} means at {gate.draws} combinations of sizes miss their exact values by "
         f"{gate.rms_z:.2f} standard errors in root mean square, where chance alone gives 1, and by "
         f"{gate.max_abs_z:.1f} at most",
-        f"The measured means {verb} with theory. {gate.points} distinct means of {gate.draws} "
-        "independent draws have an exact value. They deviate from it by "
+        f"The measured means {verb} with theory. {gate.points} distinct means at {gate.draws} "
+        "combinations of sizes have an exact value. They deviate from it by "
         f"{gate.rms_z:.2f} standard errors in root mean square, where chance alone gives 1, and by "
         f"{gate.max_abs_z:.1f} at most.",
         name,

@@ -66,14 +66,16 @@ def tell(run: RunTables) -> Told:
     form = Markup('<form class="play" aria-label="How many keys are still heard?">{}</form>')
     text = (
         f"A query can look at {main.n_k} keys. All vectors are random and nothing is divided. "
-        "As the vectors get longer, the query looks at fewer keys. **Guess first:** at which "
-        "d_k is half of the possible entropy gone?"
+        "As the vectors get longer, the query looks at fewer keys. The entropy of its weights "
+        "measures how widely it looks: all of it if every key gets the same, none if one key gets "
+        "everything. **Guess first:** at which d_k is half of it gone?"
     )
     return Told(
         [text],
         form.format(Markup("").join(parts)),
-        f"One real row of weights of each arm, sorted, the {one_query.RANKS} largest; the numbers "
-        "are means over all queries and seeds. Curves are exact where theory has them.",
+        f"After the guess: one query's {one_query.RANKS} largest weights, sorted, without and with "
+        "√d_k; the numbers are means over all queries and draws. Curves are exact where theory has "
+        "them.",
         [(f"The same as a table, {main.n_k} keys", _table(main, widths))],
         Markup("").join(_css(widths, [one.n_k for one in series])),
     )

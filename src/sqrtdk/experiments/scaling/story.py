@@ -76,10 +76,10 @@ def weights(run: RunTables) -> Told:
         "<tbody>{}</tbody></table>"
     ).format(heads, Markup("").join(rows))
     caption = (
-        f"One random draw of queries (rows) and {one.n_k} keys (columns); the stronger a colour, "
-        "the more of its query's attention the key gets. Below each: the weight of a query's "
-        "favourite key and the number of keys in use, e to the entropy, means of "
-        f"{_seeds(run)} draws."
+        f"One draw of random vectors, no trained model: queries (rows) and {one.n_k} keys "
+        "(columns); the stronger a colour, the more of its query's attention the key gets. Below "
+        f"each, the mean over {_seeds(run)} draws of the weight of a query's favourite key and of "
+        "the number of keys in use (e to the entropy). At d_k = 1 the division changes nothing."
     )
     return Told([], drawn, caption)
 
@@ -208,13 +208,13 @@ def landslide(run: RunTables) -> Told:
     return Told(
         [
             "The softmax raises e to the power of each score and divides by the sum. A lead of "
-            f"{short(lead, 2)} over another key, which is the spread at d_k = {d_k}, becomes a "
+            f"{short(lead, 2)} over another key, as large as the spread at d_k = {d_k}, becomes a "
             f"factor of e^{lead:.0f} ≈ {_factor(lead)}. So what counts is "
             f"the spread: by the time it is {short(lead, 2)}, {one.n_k} keys have shrunk to "
             f"{said(keys[d_k])} that are still heard.",
-            "Plotted against the spread, every d_k lies on one curve, nearly so where d_k is "
-            "small. Nothing else about d_k matters, and the division does nothing but move the "
-            "spread back.",
+            "The division does nothing but move the spread back to 1. Scores of equal spread give "
+            "nearly the same weights at every d_k; the figure “One curve for every d_k” below "
+            "shows it for many spreads.",
         ],
         chart.draw(
             x_axis, Axis("entropy left", 0, 1, SHARE, percent=True),
@@ -247,7 +247,7 @@ def threshold(run: RunTables) -> Told:
         exact = thresholds.half_entropy_d_k(one.n_k) if known else math.nan
         text.insert(
             0,
-            "Half of the possible entropy, our measure of how widely a query looks, is gone at "
+            "Half of the possible entropy is gone at "
             f"d_k ≈ {format_estimate(half._replace(exact=exact))}.",
         )
         notes.insert(0, Note(f"half gone: {short(half.mean, 2)}", x=half.mean))
@@ -273,11 +273,12 @@ def gradients(run: RunTables) -> Told:
     one = run.main()
     rms = one.ratio("grad_q_rms")
     far = 1024 if 1024 in rms else last(rms)[0]
-    typical, kept = both(one, "grad_logits_median", far)
+    typical, kept = both(one, "grad_q_median", far)
     off, on = both(one, "grad_q_rms", far)
     since = crossing(one.ratio("grad_q_median"), 1.0)
     after = (
-        f" The median query has less without the division only from d_k ≈ {said(since)} on."
+        f" From d_k ≈ {said(since)} on, the median query gets less without the division; below, "
+        "it gets more."
         if since is not None
         else ""
     )
@@ -290,15 +291,15 @@ def gradients(run: RunTables) -> Told:
     return Told(
         [
             "“Without the division the gradients vanish” is half of the truth. At d_k = "
-            f"{far}, the gradient at the scores of the median query is "
-            f"{short(typical.mean)} without it and {short(kept.mean)} with it. Yet the root mean "
-            f"square at the queries is {said(off)} without it and "
+            f"{far}, the norm of the gradient at the median query is "
+            f"{short(typical.mean)} without it and {short(kept.mean)} with it. Yet its root mean "
+            f"square over all queries is {said(off)} without it and "
             f"{said(on)} with it.{after}",
             "Both are true, because few queries have nearly all of it: those that waver between "
             f"two keys. At d_k = {end} the strongest {_queries(n_q)} {percent(strongest)} of the "
             f"squared gradient; an equal share would be {percent(Estimate(top_rows(n_q) / n_q))}.",
-            "“Gradient” here is that of a random linear loss ⟨G, O⟩ of the output O, not "
-            "that of a training run; training comes next.",
+            "“Gradient” here is that of a random loss: the output times random numbers, added up. "
+            "Training comes next.",
         ],
         picture(
             run, one, [("grad_q_rms", "rms"), ("grad_q_median", "median")], axis,
@@ -340,9 +341,11 @@ def known(run: RunTables) -> Told:
             f"a sample. They miss it by {short(gate.rms_z)} standard errors in root mean "
             f"square; chance alone would give 1. The worst misses by "
             f"{short(gate.max_abs_z, 2)}.",
-            "Where it ends: the vectors are random and the tasks are toys with one head; training "
-            "has few seeds. What a language model does is another measurement. The "
-            "[limits](#limits) are listed, and [one claim](#reproduce) can be checked in minutes.",
+            "Where it ends: exact values exist for independent vectors only, not for medians, "
+            "shares, matching keys or anything trained. The vectors are random and the tasks are "
+            "toys with one head; training has few seeds. What a language model does is another "
+            "measurement. The [limits](#limits) are listed, and [any claim](#reproduce) can be "
+            "checked in minutes.",
         ],
         chart.draw(
             Axis("deviation from the exact value, standard errors", 0, float(edges[-1]),
@@ -354,8 +357,8 @@ def known(run: RunTables) -> Told:
             ],
             title="Deviations of measured means from exact values",
         ),
-        f"Deviations of {gate.points} means from {gate.draws} draws. The dashed line is what "
-        "chance alone gives.",
+        f"Deviations of {gate.points} means at {gate.draws} combinations of sizes. The dashed "
+        "line is what chance alone gives.",
     )  # fmt: skip
 
 

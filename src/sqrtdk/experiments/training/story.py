@@ -9,7 +9,7 @@ from sqrtdk.experiments.story import WORDS, Lead, RunTables, Screen, Told, said,
 from sqrtdk.figures import chart
 from sqrtdk.figures.chart import Axis, Line, Note
 from sqrtdk.stats.intervals import Estimate, MissingError
-from sqrtdk.stats.series import scaled_rule, unscaled_rule
+from sqrtdk.stats.series import inverse_rule, scaled_rule, unscaled_rule
 
 Arms = tuple[str, str]
 
@@ -66,10 +66,11 @@ def lead_training(run: RunTables) -> str:
     table = _best(run, "values")
     d_k, budget = int(table["d_k"].max()), int(table["steps"].max())
     return (
-        f"**Learning gets slower.** One head that learns to find an item among "
-        f"{int(table['n_k'].iloc[0])} takes {_said(_steps(table, unscaled, d_k), budget)} steps at "
-        f"d_k = {d_k}, and {_said(_steps(table, scaled, d_k), budget)} with √d_k; smaller first "
-        "weights do the same job."
+        f"**Learning can get slower.** One head that learns to find an item among "
+        f"{int(table['n_k'].iloc[0])} keys, with squared error, takes "
+        f"{_said(_steps(table, unscaled, d_k), budget)} steps at d_k = {d_k}, and "
+        f"{_said(_steps(table, scaled, d_k), budget)} with √d_k. Smaller weights at the start do "
+        "as well."
     )
 
 
@@ -94,7 +95,7 @@ def _steps_chart(run: RunTables, loss: str, *, rings: bool) -> Markup:
         twins = twins[(twins["loss"] == loss) & (twins["optimizer"] == optimizer)]
         found = twins.groupby("d_k")["twin_steps_to_90"].median()
         points = [(float(str(d_k)), float(x)) for d_k, x in found.items() if math.isfinite(x)]
-        drawn.append(Line("ring", "rings: smaller\nfirst weights", (), points))
+        drawn.append(Line("ring", "rings: small\nfirst weights", (), points))
     sizes = sorted({float(x) for x in table["d_k"]})
     y = Axis("steps to 90 %", 1, 10 ** math.ceil(math.log10(budget)), [1, 10, 100, 1000], log=True)
     y = Axis(y.label, y.low, y.high, [x for x in y.ticks if x <= y.high], log=True)
@@ -114,20 +115,35 @@ def slows(run: RunTables) -> Told:
     off = [_said(_steps(table, unscaled, d_k), budget) for d_k in (first, end)]
     on = [_said(_steps(table, scaled, d_k), budget) for d_k in (first, end)]
     n_k = int(table["n_k"].iloc[0])
+    try:
+        factor = f" Seed by seed, that is {said(_ratio(table, unscaled, end))} times as many."
+    except MissingError:
+        factor = ""
     optimizer = {"sgd": "gradient descent", "adam": "Adam"}[str(table["optimizer"].iloc[0])]
     return Told(
         [
             f"We trained one attention head to find an item among {n_k} ({optimizer}, squared "
-            f"error of the output, each arm at its best learning rate, {seeds} seeds). Without the "
-            f"division the steps to 90 % accuracy go from {off[0]} at d_k = {first} to {off[1]} at "
-            f"{end}; with it from {on[0]} to {on[1]}.",
-            "A saturated softmax passes a gradient only for the rare queries with a near-tie, so "
-            "the signal drowns in the noise of the batch." + _noise(run, unscaled, scaled, end),
+            f"error of the output, each rule at its best learning rate, {seeds} seeds). Without "
+            "the division the steps to 90 % accuracy go from "
+            f"{off[0]} at d_k = {first} to {off[1]} at {end}; with it from {on[0]} to {on[1]}."
+            f"{factor}{_inverse(run, table, end, budget)}",
+            "A saturated softmax passes a gradient only for the rare queries that waver between "
+            "two keys, so the mean gradient drowns in the noise of the batch."
+            + _noise(run, unscaled, scaled, end),
         ],
         _steps_chart(run, "values", rings=False),
         f"Median steps until 90 % of held-out queries find their item among {n_k}. Bars are 95 % "
         f"intervals of the median over {seeds} seeds.",
     )
+
+
+def _inverse(run: RunTables, table: pd.DataFrame, d_k: int, budget: int) -> str:
+    """Say how fast the rule that divides by d_k learns, if the run has it."""
+    name = inverse_rule(run.settings["scaling"])
+    if name is None:
+        return ""
+    steps = _said(_steps(table, name, d_k), budget)
+    return f" Divided by d_k it takes {steps} there: a head that is trained can make up for it."
 
 
 def _noise(run: RunTables, unscaled: str, scaled: str, d_k: int) -> str:
@@ -143,7 +159,7 @@ def _noise(run: RunTables, unscaled: str, scaled: str, d_k: int) -> str:
             return ""
         found.append(Estimate(*(float(rows[x].iloc[0]) for x in ("mean", "ci_low", "ci_high"))))
     return (
-        f" The ratio of signal to noise of one batch's gradient, at the first step and d_k = "
+        f" The ratio of the two in one batch's gradient, squared, at the first step and d_k = "
         f"{d_k}, is {said(found[0])} without the division and {said(found[1])} with it."
     )
 
@@ -155,34 +171,34 @@ def smaller(run: RunTables) -> Told:
     same = int((twins["steps_to_90"] == twins["twin_steps_to_90"]).sum())
     worst = float(twins["difference"].max())
     text = [
-        "Leave out the division, begin with weights divided by the fourth root of d_k and rescale "
-        f"the learning rate: {same} of {len(twins)} pairs of runs reach 90 % at the same step, and "
-        f"their losses differ by at most {short(worst, 2)} of the loss, which is rounding. So it "
-        "is the size of the first scores that hurts, not the formula.",
+        "Leave out the division, but start with query and key weights divided by the fourth root "
+        "of d_k, and adapt the learning rate: then the scores are those with √d_k. "
+        f"{same} of {len(twins)} pairs of runs reach 90 % at the same step, and their losses "
+        f"differ by at most {short(worst, 2)} of the loss, which is rounding. Large first scores "
+        "hurt, however they arise.",
     ]
     picture = _steps_chart(run, "values", rings=True)
     try:
         other, table = _best(run, "weights"), _best(run, "values")
         end = int(table["d_k"].max())
         text.append(
-            "And it hurts through the loss: if the loss sees the attention weights themselves "
-            f"(cross-entropy), the harm at d_k = {end} is a factor of "
-            f"{said(_ratio(other, unscaled, end))}, not of "
-            f"{said(_ratio(table, unscaled, end))}."
+            "How much they hurt depends on the loss. With cross-entropy on the attention weights "
+            f"in place of squared error on the output, the factor at d_k = {end} is "
+            f"{said(_ratio(other, unscaled, end))}, not {said(_ratio(table, unscaled, end))}."
         )
     except MissingError:
         pass
     return Told(
         text,
         picture,
-        "The same plot with rings: no division, but smaller first weights. They fall on the blue "
-        "points.",
+        "The same plot with rings: no division, but smaller weights at the start. They fall on the "
+        "blue points.",
     )
 
 
 LEAD = (Lead(40, lead_training),)
 
 SCREENS = (
-    Screen(60, "training", "Learning slows down", slows),
-    Screen(70, "first-scores", "It is the size of the first scores that hurts", smaller),
+    Screen(60, "training", "Learning can slow down", slows),
+    Screen(70, "first-scores", "Large first scores hurt, however they arise", smaller),
 )
