@@ -147,8 +147,6 @@ def test_verdicts_of_a_table_like_the_real_one() -> None:
         "bottleneck": "not measured",
         "capacity": "not measured",
         "score_width": "not measured",
-        "trained_sigma": "not measured",
-        "model_needs_scale": "not measured",
         "reach": "not measured",
         "vanishing": "not measured",
     }
