@@ -1,7 +1,7 @@
 """Answer questions that people ask, as far as related vectors and other rules answer them."""
 
 from sqrtdk.experiments.related.story import INPUTS
-from sqrtdk.experiments.story import Asked, RunTables, said, short
+from sqrtdk.experiments.story import Asked, RunTables, said
 from sqrtdk.stats.curves import last
 from sqrtdk.stats.intervals import Estimate, MissingError
 from sqrtdk.stats.series import Series
@@ -28,7 +28,7 @@ def cosine(run: RunTables) -> str:
     scaled = one.curve("scaled", "match_weight")[d_k]
     scale = _parameter(run, "qk_norm", "scale")
     return (
-        f"With a match of cosine 0.5 at d_k = {d_k}, cosine similarity times {short(scale, 2)} "
+        f"With a match of cosine 0.5 at d_k = {d_k}, cosine similarity times {scale:g} "
         f"gives the match {said(normed)} of the weight, √d_k {said(scaled)}."
     )
 
@@ -42,7 +42,7 @@ def d_model(run: RunTables) -> str:
     heads = _parameter(run, "d_model", "heads")
     spread = _rule(run, one, "d_model", "logit_std")[d_k]
     return (
-        f"With {short(heads, 2)} heads of d_k = {d_k}, √d_model leaves a spread of {said(spread)} "
+        f"With {heads:g} heads of d_k = {d_k}, √d_model leaves a spread of {said(spread)} "
         f"instead of 1, and {said(wrong[d_k])} of {one.n_k} keys in use instead of {said(right)}."
     )
 

@@ -243,7 +243,8 @@ def _table(main: Series, widths: Sequence[int]) -> Markup:
     )
     arms = Markup('<th scope="col">without</th><th scope="col">with</th>') * len(shown)
     return Markup(
-        '<div class="scroll"><table class="pivot"><caption class="hidden">Every panel of the '
+        '<div class="scroll" tabindex="0" role="region" aria-label="Every panel of the figure">'
+        '<table class="pivot"><caption class="hidden">Every panel of the '
         'figure, {} keys</caption><thead><tr><th rowspan="2" scope="col"><var>d<sub>k</sub></var>'
         "</th>{}</tr><tr>{}</tr></thead><tbody>{}</tbody></table></div>"
     ).format(main.n_k, heads, arms, Markup("").join(cells))
