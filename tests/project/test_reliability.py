@@ -75,7 +75,7 @@ ROWS = {
         (SETUP, "test_a_half_finished_or_damaged_environment_is_set_up_again"),
     ],
     "settings of pip, uv and Python": [
-        (SETUP, "test_settings_of_pip_uv_and_python_do_not_move_what_is_installed"),
+        (SETUP, "test_uv_is_installed_again_after_an_interrupted_set_up_and_no_setting_moves_it"),
         (SETUP, "test_variables_are_kept_if_they_only_say_where_to_fetch_from"),
     ],
     "`touch pyproject.toml`": [
