@@ -26,4 +26,4 @@ rule compare:
     params:
         runs=flow.comparison.runs,
     shell:
-        "python -m sqrtdk.jobs.compare {params.runs} {output.table} {output.page} 2> {log}"
+        "python -m sqrtdk.jobs.compare {params.runs:q} {output.table} {output.page} 2> {log}"

@@ -241,7 +241,8 @@ def test_the_lines_of_the_readme_about_a_model_of_ones_own_make_a_table(tmp_path
     lines = [line[4:] for line in block.splitlines()]
     drawn = "q, k = np.random.default_rng(0).standard_normal((2, 3, 20, 8))"
     code = "\n".join([lines[0], f"import os; os.chdir({str(tmp_path)!r})", drawn, *lines[1:]])
-    assert len(python("-c", code).splitlines()) == 1 + 3
+    rows = [line for line in python("-c", code).splitlines() if re.match(r"\d", line)]
+    assert len(rows) == 3
     with np.load(tmp_path / "qk.npz") as file:
         assert sorted(file.files) == ["layer0.k", "layer0.q"]
 

@@ -193,12 +193,9 @@ class _Head:
         # A key that is not finite is taken out of all products, which would spread it to rows
         # that do not see it, and put back into the rows that do.
         self.broken = ~np.all(np.isfinite(k), axis=-1)
-        self.unit = 0
         if v is not None:
             self.broken |= ~np.all(np.isfinite(v), axis=-1)
             self.v = np.where(self.broken[:, np.newaxis], 0, v)
-            # Squares of values beyond 1e154 would overflow, and those below 1e-162 vanish.
-            self.unit = int(np.frexp(np.max(np.abs(self.v)))[1])
         self.k = np.where(self.broken[:, np.newaxis], 0, k)
         # The covariance does not see a common shift of all keys; without it fewer digits cancel.
         # The median, because a huge key that few rows see must not cost the others theirs.
@@ -211,6 +208,9 @@ class _Head:
         self.counts: list[np.ndarray] = []
         self.hidden = 0
         self.sums = dict.fromkeys(_AVERAGED, 0.0)
+        # The power of two by which outputs are divided before they are squared: squares of numbers
+        # beyond 1e154 would overflow, and those below 1e-162 vanish.
+        self.unit = -1100
         self.top, self.bottom, self.place = -math.inf, math.inf, (-1, -1)
 
     def add(self, queries: slice) -> None:
@@ -270,10 +270,20 @@ class _Head:
                 rows["sink_weight"] = weights[:, -1]
             if self.v is not None:
                 output = weights[:, : len(self.k)] @ self.v
-                near_one = np.ldexp(output.astype(np.float64), -self.unit)
-                rows["output_square"] = np.mean(near_one**2, axis=-1)
+                rows["output_square"] = self._output_square(output.astype(np.float64))
         for name, values in rows.items():
             self.sums[name] += float(np.sum(values, dtype=np.float64))
+
+    def _output_square(self, output: Floats) -> Floats:
+        """Return the mean square of each row in the current unit, which only grows."""
+        unit = int(np.frexp(np.max(np.abs(output)))[1])
+        if unit > self.unit:
+            self.sums["output_square"] = math.ldexp(
+                self.sums["output_square"], 2 * (self.unit - unit)
+            )
+            self.unit = unit
+        square: Floats = np.mean(np.ldexp(output, -self.unit) ** 2, axis=-1)
+        return square
 
     def _norms_variance(self, q: Floats, seen: Mask, count: np.ndarray) -> np.ndarray:
         """Return scale² |q|² tr(C) / d for each row, with C the covariance of its visible keys."""

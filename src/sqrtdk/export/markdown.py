@@ -105,7 +105,7 @@ def escape(text: str) -> str:
     r"""Return text in which Markdown and HTML find nothing of their own.
 
     >>> escape("n_k < 3 | *x*")
-    'n\\\\_k &lt; 3 \\\\| \\\\*x\\\\*'
+    'n\\_k &lt; 3 \\| \\*x\\*'
     """
     escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return re.sub(r"([\\`*_\[\]|])", r"\\\1", " ".join(escaped.split()))
