@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import numpy as np
+import pandas as pd
 import pytest
 
 from campaigns import models as campaign
