@@ -25,7 +25,7 @@ def draw(
     target: Path,
 ) -> None:
     """Draw an experiment's figures from the tables in the first folder into the second one."""
-    tables = {name: frames.read(source / f"{name}.csv", schemas[name]) for name in schemas}
+    tables = _tables(schemas, source)
     for what in build:
         with style.context():
             style.save(build[what](tables), target, f"{experiment}-{what}")
@@ -39,9 +39,13 @@ def draw_for_print(
     target: Path,
 ) -> None:
     """Draw an experiment's figures for a paper (PDF) and for slides (PNG), from the same tables."""
-    tables = {name: frames.read(source / f"{name}.csv", schemas[name]) for name in schemas}
+    tables = _tables(schemas, source)
     for what in build:
         with style.context(style.PAPER):
             style.save_pdf(build[what](tables), target, f"{experiment}-{what}")
         with style.context():
             style.save_slide(build[what](tables), target, f"{experiment}-{what}")
+
+
+def _tables(schemas: Mapping[str, Sequence[Column]], source: Path) -> Tables:
+    return {name: frames.read(source / f"{name}.csv", schemas[name]) for name in schemas}

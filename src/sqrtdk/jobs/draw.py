@@ -1,17 +1,18 @@
 """Draw the figures of an experiment."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from sqrtdk.config.errors import invalid_value
 from sqrtdk.experiments import schemas
 from sqrtdk.experiments.base import load
 from sqrtdk.experiments.registry import EXPERIMENTS
-from sqrtdk.figures import draw
+from sqrtdk.figures import draw as figures
 from sqrtdk.system import command_line
 
 
-def main() -> None:
+def main(draw: Callable[..., None] = figures.draw) -> None:
     """Draw an experiment's figures (first) from a folder of tables into another folder."""
     name, source, target = sys.argv[1:]
     experiment = EXPERIMENTS.get(name)
@@ -19,7 +20,7 @@ def main() -> None:
         raise invalid_value("experiment", name, ", ".join(EXPERIMENTS), EXPERIMENTS)
     columns = {table: schemas.columns(experiment, table) for table in experiment.drawn_from}
     build = load(name, "figures").BUILD
-    draw.draw(name, build, columns, Path(source), Path(target))
+    draw(name, build, columns, Path(source), Path(target))
 
 
 if __name__ == "__main__":

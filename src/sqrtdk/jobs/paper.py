@@ -1,25 +1,13 @@
 """Draw the figures of an experiment for a paper and for slides."""
 
-import sys
-from pathlib import Path
-
-from sqrtdk.config.errors import invalid_value
-from sqrtdk.experiments import schemas
-from sqrtdk.experiments.base import load
-from sqrtdk.experiments.registry import EXPERIMENTS
-from sqrtdk.figures import draw
+from sqrtdk.figures.draw import draw_for_print
+from sqrtdk.jobs import draw
 from sqrtdk.system import command_line
 
 
 def main() -> None:
     """Draw an experiment's figures (first) from a folder of tables into another folder."""
-    name, source, target = sys.argv[1:]
-    experiment = EXPERIMENTS.get(name)
-    if experiment is None:
-        raise invalid_value("experiment", name, ", ".join(EXPERIMENTS), EXPERIMENTS)
-    columns = {table: schemas.columns(experiment, table) for table in experiment.drawn_from}
-    build = load(name, "figures").BUILD
-    draw.draw_for_print(name, build, columns, Path(source), Path(target))
+    draw.main(draw_for_print)
 
 
 if __name__ == "__main__":

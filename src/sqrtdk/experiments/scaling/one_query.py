@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from sqrtdk import schema
 from sqrtdk.core import scale_rules
 from sqrtdk.core.attention import attention
 from sqrtdk.core.input_laws import draw
+from sqrtdk.experiments.scaling.measure import AXES
 from sqrtdk.schema import Column, Settings
 from sqrtdk.stats import intervals
 from sqrtdk.stats.series import unscaled_rule
@@ -24,18 +24,7 @@ WIDTHS, LENGTHS = 13, 4
 """Maximum values of d_k and n_k, spread over the grid."""
 
 COLUMNS = (
-    *(
-        schema.axis_column(key)
-        for key in (
-            schema.D_K,
-            schema.N_K,
-            schema.N_Q,
-            schema.INPUTS,
-            schema.DTYPE,
-            schema.SCALING,
-            schema.SEED,
-        )
-    ),
+    *AXES,
     Column("query", "Position of the query in its draw, from 0.", read=int),
     Column("rank", "Rank of the key's weight among those of the query, from 1.", read=int,
            axis=True),
