@@ -39,7 +39,12 @@ def root(run: RunTables) -> str:
     """Say what other divisors leave of the spread at the largest d_k."""
     curve = run.main().curve("unscaled", "logit_std")
     d_k, spread = last(curve)
-    divisors = (("√d_k", d_k**0.5), ("ln d_k", math.log(d_k)), ("d_k", d_k), ("d_k²", d_k**2))
+    divisors = (
+        ("√d_k", d_k**0.5),
+        ("ln d_k", math.log(d_k)),
+        ("d_k", d_k),
+        ("the square of d_k", d_k**2),
+    )
     left = [f"{short(spread.mean / by)} after {words}" for words, by in divisors if by > 0]
     return f"At d_k = {d_k} the scores spread by {said(spread)}; that is {', '.join(left)}."
 
@@ -147,7 +152,7 @@ ASKED = (
     Asked(
         20,
         "root",
-        "Why a root, and not log d_k, d_k or d_k²?",
+        "Why a root, and not log d_k, d_k or its square?",
         "Because the standard deviation of a sum of d_k independent terms is √d_k. Dividing by "
         "less leaves growth, dividing by more makes all scores alike.",
         root,
