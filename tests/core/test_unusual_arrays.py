@@ -193,6 +193,7 @@ def test_sums_over_keys_are_right_for_any_number_of_them(n, half):
     )
 
 
+# On Apple silicon, longdouble is float64, whose digits other tests check.
 @pytest.mark.skipif(
     np.finfo(np.longdouble).eps == np.finfo(np.float64).eps, reason="longdouble is float64 here"
 )

@@ -92,6 +92,7 @@ def tell():
 """
 
 
+# macOS has no file system that lists a process's threads.
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="Linux alone counts threads here")
 @pytest.mark.parametrize(
     "words",

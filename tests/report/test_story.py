@@ -78,7 +78,7 @@ def test_the_figure_to_play_with_shows_a_panel_for_every_choice(tmp_path: Path) 
 
 
 def test_one_query_is_a_row_of_softmax_in_the_middle_of_its_draw() -> None:
-    frame = pd.DataFrame(one_query.rows(SETTINGS))  # type: ignore[arg-type]
+    frame = pd.DataFrame(one_query.rows(SETTINGS))
     for _, rows in frame.groupby(["d_k", "scaling"]):
         weights = rows.sort_values("rank")["weight"].to_numpy()
         assert len(weights) == 8
@@ -90,10 +90,7 @@ def test_one_query_is_a_row_of_softmax_in_the_middle_of_its_draw() -> None:
 
 
 def test_asides_are_what_theory_says() -> None:
-    found = {
-        (row["case"], row["quantity"]): row
-        for row in asides.rows({"seed": list(range(40))})  # type: ignore[typeddict-item]
-    }
+    found = {(row["case"], row["quantity"]): row for row in asides.rows({"seed": list(range(40))})}
     spread = "spread of the logits"
     d_model, d_k = asides.D_MODEL, asides.HEAD
     exact = {

@@ -6,7 +6,7 @@ run; what a run lacks is left out, or said to be lacking.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +21,6 @@ from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.figures import chart
 from sqrtdk.figures.chart import Axis, Line, Note
 from sqrtdk.schema import Settings
-from sqrtdk.stats.curves import Curve
 from sqrtdk.stats.intervals import Estimate, MissingError
 from sqrtdk.stats.series import RuleKind, Series, series_of
 from sqrtdk.stats.wording import format_estimate, format_number, format_percent
@@ -136,9 +135,9 @@ def module(experiment: str, name: str) -> Any | None:
 # Sizes and numbers
 
 
-def head(curve: Curve) -> int:
+def head(sizes: Iterable[int]) -> int:
     """Return the d_k of the story: `HEAD`, or the value of the grid that is closest to it."""
-    return min(curve, key=lambda d_k: (abs(math.log(d_k / HEAD)), d_k))
+    return min(sizes, key=lambda d_k: (abs(math.log(d_k / HEAD)), d_k))
 
 
 def both(series: Series, metric: str, d_k: int) -> tuple[Estimate, Estimate]:

@@ -19,8 +19,7 @@ def ensure() -> list[str]:
             os.open(os.devnull, os.O_RDWR)
             closed.append(name)
         if getattr(sys, name) is None:
-            stream = open(number, mode, encoding="utf-8", closefd=False)  # noqa: SIM115 - stays open for the process
-            setattr(sys, name, stream)
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
     return closed
 
 

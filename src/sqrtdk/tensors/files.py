@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
-# Registers bfloat16 with NumPy, without which safetensors cannot return it.
-import ml_dtypes  # noqa: F401
+import ml_dtypes
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
@@ -32,7 +32,10 @@ TransformerLens have the sequence before the heads."""
 
 SEQUENCE_FIRST = re.compile(r"\.hook_(rot_)?[qk]$")
 
-FLOATS = ("float64", "float32", "float16", "bfloat16")
+# Importing ml_dtypes registers bfloat16 with NumPy; without it safetensors cannot return it.
+FLOATS = tuple(
+    np.dtype(one).name for one in (np.float64, np.float32, np.float16, ml_dtypes.bfloat16)
+)
 
 PICKLES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle")
 
@@ -244,10 +247,9 @@ Reader = tuple[tuple[str, ...], Callable[[str], np.ndarray], dict[str, str]]
 
 
 def _safetensors(path: Path) -> Reader:
-    file = safe_open(path, framework="np")
-    # safetensors has no types.
-    stated = file.metadata() or {}  # type: ignore[no-untyped-call]
-    names = tuple(file.keys())  # type: ignore[no-untyped-call]
+    # Any, because safetensors has no types.
+    file: Any = safe_open(path, framework="np")
+    stated, names = file.metadata() or {}, tuple(file.keys())
     return names, file.get_tensor, {name: stated[name] for name in STATED if name in stated}
 
 

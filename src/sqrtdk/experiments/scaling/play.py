@@ -25,7 +25,7 @@ from sqrtdk.figures import chart
 from sqrtdk.figures.chart import Axis
 from sqrtdk.stats.curves import crossing
 from sqrtdk.stats.intervals import MissingError, evenly_spaced
-from sqrtdk.stats.series import Series
+from sqrtdk.stats.series import RuleKind, Series
 from sqrtdk.stats.wording import format_estimate, format_number, format_percent
 
 FACTS = (
@@ -49,7 +49,7 @@ def tell(run: RunTables) -> Told:
         rows = run.table("one_query")
     except MissingError:
         rows = pd.DataFrame(columns=[column.name for column in one_query.COLUMNS])
-    usual = head(dict.fromkeys(widths))  # type: ignore[arg-type]
+    usual = head(widths)
     parts = [
         _guess(main, widths, half.mean if half else math.nan),
         Markup('<div class="shown"><div class="controls">'),
@@ -177,10 +177,10 @@ def _words(kind: str) -> Markup:
     return Markup(WORDS[kind].replace("√d_k", "√<var>d<sub>k</sub></var>"))
 
 
-def _facts(one: Series, arm: object, d_k: int) -> Iterator[Markup]:
+def _facts(one: Series, arm: RuleKind, d_k: int) -> Iterator[Markup]:
     for metric, words in FACTS:
         try:
-            value = one.curve(arm, metric)[d_k]  # type: ignore[arg-type]
+            value = one.curve(arm, metric)[d_k]
         except (KeyError, MissingError):
             continue
         share = metric == "entropy_normalized"
