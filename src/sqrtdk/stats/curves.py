@@ -203,9 +203,11 @@ def slope(curve: Curve) -> Estimate:
     if len(points) < 2:
         raise MissingError("a slope needs two values of d_k")
     known = all(0 < point.low < point.high for point in points.values())
-    half = {x: math.log(p.high / p.low) / 2 if known else 1.0 for x, p in points.items()}
-    weight = {x: half[x] ** -2 for x in points}
-    centre = sum(weight[x] * x for x in points) / sum(weight.values())
-    size = sum(weight[x] * (x - centre) ** 2 for x in points)
-    fitted = sum(weight[x] * (x - centre) * math.log(p.mean) for x, p in points.items()) / size
-    return Estimate(fitted, fitted - size**-0.5, fitted + size**-0.5) if known else Estimate(fitted)
+    half = [math.log(p.high / p.low) / 2 if known else 1.0 for p in points.values()]
+    means = [math.log(p.mean) for p in points.values()]
+    (fitted, _), covariance = np.polyfit(
+        list(points), means, 1, w=1 / np.array(half), cov="unscaled"
+    )
+    # The half-widths of 95 % intervals as weights make this the half-width of the slope's.
+    mean, error = float(fitted), float(covariance[0, 0]) ** 0.5
+    return Estimate(mean, mean - error, mean + error) if known else Estimate(mean)
