@@ -112,10 +112,18 @@ def test_every_grid_composes(grid: str) -> None:
     assert config_compose.compose([f"grid={grid}"], {}).settings
 
 
-def test_every_experiment_has_values_in_every_grid() -> None:
-    assert {name: config_overrides.grids(name) for name in EXPERIMENTS} == dict.fromkeys(
-        EXPERIMENTS, config_overrides.grids()
-    )
+def test_every_experiment_has_values_in_the_grids_that_it_belongs_to() -> None:
+    for name, one in EXPERIMENTS.items():
+        needed = {"research"} if one.research else {"default", "large"}
+        assert needed | {"cell", "smoke"} <= set(config_overrides.grids(name)), name
+        assert not (one.research and "default" in config_overrides.grids(name)), name
+
+
+@pytest.mark.parametrize("grid", ["default", "large", "research", "smoke"])
+def test_a_grid_has_a_folder_of_its_name_unless_one_is_given(grid: str) -> None:
+    assert config_compose.compose([f"grid={grid}"], {}).name == grid
+    assert config_compose.compose([f"grid={grid}", "name=mine"], {}).name == "mine"
+    assert config_compose.compose([f"grid={grid}"], {"name": "mine"}).name == "mine"
 
 
 def test_one_experiment_may_have_another_grid_than_the_run() -> None:

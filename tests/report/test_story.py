@@ -55,12 +55,12 @@ def test_a_run_without_scaling_off_has_no_story_that_compares_with_it(tmp_path: 
     assert all(one.lacking for one in found.asked if one.name in ("root", "length"))
 
 
-def test_fifteen_questions_are_asked_each_once_and_link_to_the_page() -> None:
+def test_questions_are_asked_each_once_and_link_to_the_page() -> None:
     asked: list[Asked] = [
         one for name in EXPERIMENTS for one in getattr(module(name, "asked"), "ASKED", ())
     ]
-    assert len({one.name for one in asked}) == len(asked) == 15
-    assert len({one.place for one in asked}) == 15
+    assert len({one.name for one in asked}) == len({one.place for one in asked}) == len(asked)
+    assert len(asked) >= 15
 
 
 def test_the_figure_to_play_with_shows_a_panel_for_every_choice(tmp_path: Path) -> None:

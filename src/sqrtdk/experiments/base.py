@@ -86,8 +86,9 @@ class Experiment:
     are one factor of d_k and n_k, `has_exact` for columns that theory has expectations of. One that
     is not `summarised` has no sample of seeds. An `example` keeps its numbers: keys for all
     experiments leave it alone. `paired` is for ratios of scale rules that share their draws. A run
-    without the key `needs_key` leaves the experiment out. `refuse` raises UserError for settings
-    that cannot be measured, before any job starts.
+    without the key `needs_key` leaves the experiment out. `research` is for one that `grid=research`
+    has and the default grid leaves out. `refuse` raises UserError for settings that cannot be
+    measured, before any job starts.
     `companion_of` names the experiment whose target builds this one too. `references` is a template
     of literature for the report, `NAME/FILE`; several experiments may share one. `limits` are
     sentences about what its numbers do not say; several experiments may share one.
@@ -111,6 +112,7 @@ class Experiment:
     summarised: bool = True
     example: bool = False
     needs_key: str = ""
+    research: bool = False
     paired: bool = False
     companion_of: str = ""
     tables: tuple[Table, ...] = ()

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.experiments.story import Asked, Lead, RunTables, Screen, Told, module
 from sqrtdk.schema import Settings
 from sqrtdk.stats.intervals import MissingError
@@ -49,7 +50,16 @@ def collect(folder: Path, blocks: Mapping[str, Settings]) -> Story:
         for screen, told in _told(_all(runs, "story", "SCREENS"))
     ]
     first = next((one.told for one in screens if not one.title), None)
-    asked = [_answered(run, one) for run, one in _all(runs, "asked", "ASKED")]
+    # The answers to questions beyond the chapter are known without this run's numbers.
+    beyond = {
+        name: RunTables(name, folder, {})
+        for name, one in EXPERIMENTS.items()
+        if one.research and "scaling" in blocks and name not in blocks
+    }
+    asked = [
+        _answered(run, one) if run.experiment in runs else _left_out(one)
+        for run, one in _all(runs | beyond, "asked", "ASKED")
+    ]
     return Story([text for _, text in leads], first, [x for x in screens if x.title], asked)
 
 
@@ -69,6 +79,11 @@ def _told(entries: Iterable[tuple[RunTables, Lead | Screen]]) -> Iterable[tuple[
             yield one, one.tell(run)
         except MissingError:
             continue
+
+
+def _left_out(one: Asked) -> Answered:
+    where = "this run leaves it to snakemake --config grid=research"
+    return Answered(one.name, one.question, one.known, "", where, one.link)
 
 
 def _answered(run: RunTables, one: Asked) -> Answered:
