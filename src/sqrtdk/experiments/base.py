@@ -86,8 +86,8 @@ class Experiment:
     are one factor of d_k and n_k, `has_exact` for columns that theory has expectations of. One that
     is not `summarised` has no sample of seeds. An `example` keeps its numbers: keys for all
     experiments leave it alone. `paired` is for ratios of scale rules that share their draws. A run
-    without the key `needs_key` leaves the experiment out. `research` is for one that `grid=research`
-    has and the default grid leaves out. `refuse` raises UserError for settings that cannot be
+    without the key `needs_key` leaves the experiment out. A `research` experiment is in the grid
+    of that name and not in the default grid. `refuse` raises UserError for settings that cannot be
     measured, before any job starts.
     `companion_of` names the experiment whose target builds this one too. `references` is a template
     of literature for the report, `NAME/FILE`; several experiments may share one. `limits` are

@@ -83,8 +83,7 @@ def context(folder: Path) -> Document:
         "story": told,
         "order": [(screen.name, screen.title) for screen in told.screens],
         "reading": _minutes(told),
-        "beyond": any(EXPERIMENTS[name].research for name in experiments)
-        and "scaling" not in experiments,
+        "beyond": sum(EXPERIMENTS[name].research for name in experiments) * 2 > len(experiments),
         "lead": prose.lead(ledger),
         "gate": prose.gate(ledger),
         "tally": prose.tally(ledger),

@@ -50,11 +50,12 @@ def collect(folder: Path, blocks: Mapping[str, Settings]) -> Story:
         for screen, told in _told(_all(runs, "story", "SCREENS"))
     ]
     first = next((one.told for one in screens if not one.title), None)
-    # The answers to questions beyond the chapter are known without this run's numbers.
+    # A complete run also answers questions beyond the chapter, without numbers of its own.
+    chapter = {x for x, one in EXPERIMENTS.items() if not (one.research or one.needs_key)}
     beyond = {
         name: RunTables(name, folder, {})
         for name, one in EXPERIMENTS.items()
-        if one.research and "scaling" in blocks and name not in blocks
+        if one.research and name not in blocks and chapter <= blocks.keys()
     }
     asked = [
         _answered(run, one) if run.experiment in runs else _left_out(one)
