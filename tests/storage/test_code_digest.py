@@ -34,7 +34,8 @@ EXPLAINED = PLAIN.replace("LIMIT = 3", 'LIMIT: int = 3  # why\n"""What it is."""
 def digest(folder: Path, text: str, *, measured: bool = False) -> str:
     path = folder / f"{abs(hash(text))}.py"
     path.write_text(text, encoding="utf-8")
-    return code_digest._digest([code_digest._code(path, measured=measured)])
+    file = code_digest._file(path)
+    return code_digest._digest([file.measured if measured else file.code])
 
 
 @pytest.mark.parametrize("measured", [False, True])
@@ -119,5 +120,5 @@ def test_imports_are_found_in_every_kind_of_block(tmp_path: Path) -> None:
         "y = 1", "import sqrtdk.run"
     )
     path.write_text(text, encoding="utf-8")
-    assert code_digest._imported(path).count("sqrtdk.schema") == 4
-    assert "sqrtdk.run" in code_digest._imported(path)
+    assert code_digest._file(path).imported.count("sqrtdk.schema") == 4
+    assert "sqrtdk.run" in code_digest._file(path).imported

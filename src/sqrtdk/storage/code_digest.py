@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqrtdk.system import project_files
 
@@ -40,7 +40,7 @@ def closure(module: str) -> tuple[Path, ...]:
 @cache
 def digest(module: str) -> str:
     """Digest the code of a module's closure: it changes if the module's output may change."""
-    return _digest(_code(path, measured=False) for path in _computing(module))
+    return _digest(_file(path).code for path in _computing(module))
 
 
 @cache
@@ -49,7 +49,7 @@ def measured_digest(module: str) -> str:
 
     This also leaves out the explanation of a column.
     """
-    return _digest(_code(path, measured=True) for path in _computing(module))
+    return _digest(_file(path).measured for path in _computing(module))
 
 
 def _computing(module: str) -> list[Path]:
@@ -77,7 +77,7 @@ def _closure(module: str) -> dict[str, Path]:
         path = _source(name)
         if path is not None and name not in found:
             found[name] = path
-            todo += [name.rpartition(".")[0], *_imported(path)]
+            todo += [name.rpartition(".")[0], *_file(path).imported]
     return found
 
 
@@ -89,32 +89,41 @@ def _source(module: str) -> Path | None:
     return next((path for path in files if path.is_file() and PACKAGE in path.parents), None)
 
 
-def _parse(path: Path) -> ast.Module:
-    tree: ast.Module = _Untyped().visit(ast.parse(path.read_text(encoding="utf-8")))
-    return tree
+class _File(NamedTuple):
+    """What a digest needs of a file."""
+
+    imported: tuple[str, ...]
+    """Every dotted name of this package that it imports, at any depth."""
+
+    code: str
+    """Its code as text, without wording."""
+
+    measured: str
+    """The same without the descriptions of columns and keys."""
 
 
 @cache
-def _imported(path: Path) -> tuple[str, ...]:
-    """Return every dotted name of this package that a file imports, at any depth."""
-    names: list[str] = []
-    for node in _statements(_parse(path)):
+def _file(path: Path) -> _File:
+    """Read a file; it is parsed once, because that is most of the time that a digest takes."""
+    text = path.read_text(encoding="utf-8")
+    tree = _Untyped().visit(ast.parse(text))
+    imported = tuple(_imported(tree))
+    code = measured = serialize(_Unworded().visit(tree))
+    # Few modules explain a column.
+    if any(f"{name}(" in text for name in MEANINGS):
+        tree = _Unexplained().visit(_Untyped().visit(ast.parse(text)))
+        measured = serialize(_Unworded().visit(tree))
+    return _File(imported, code, measured)
+
+
+def _imported(tree: ast.Module) -> Iterator[str]:
+    for node in _statements(tree):
+        names: list[str] = []
         if isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
+            names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
-            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-    return tuple(name for name in names if name.split(".")[0] == PACKAGE.name)
-
-
-@cache
-def _code(path: Path, *, measured: bool) -> str:
-    tree = _parse(path)
-    if measured:
-        text = path.read_text(encoding="utf-8")
-        # Visiting every expression takes long, and few modules explain a column.
-        if any(f"{name}(" in text for name in MEANINGS):
-            tree = _Unexplained().visit(tree)
-    return serialize(_Unworded().visit(tree))
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        yield from (name for name in names if name.split(".")[0] == PACKAGE.name)
 
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -203,19 +212,23 @@ class _Unworded(_Statements):
         return self.visit_FunctionDef(node)
 
 
+UNWRITTEN = frozenset({"ctx", "kind", "type_comment"})
+"""The fields of a syntax tree that change no number."""
+
+
 def serialize(node: Any) -> str:
     """Return a syntax tree as text that is the same on every Python version.
 
     `ast.dump` writes empty fields on some versions only, and text in f-strings is cut up
     differently.
     """
-    if isinstance(node, ast.JoinedStr):
-        return f"JoinedStr({','.join(map(serialize, _joined(node.values)))})"
     if isinstance(node, ast.AST):
+        if isinstance(node, ast.JoinedStr):
+            return f"JoinedStr({','.join(map(serialize, _joined(node.values)))})"
         fields = [
             f"{name}={serialize(value)}"
             for name in node._fields
-            if name not in ("ctx", "kind", "type_comment")
+            if name not in UNWRITTEN
             and (value := getattr(node, name, None)) is not None
             and value != []
         ]

@@ -3,6 +3,7 @@
 import ast
 import hashlib
 import os
+from functools import cache
 from pathlib import Path
 
 from sqrtdk.experiments.base import FOLDER
@@ -51,6 +52,7 @@ def modules_of(experiment: str, *names: str) -> list[str]:
     return [f"sqrtdk.experiments.{experiment}.{name}" for name in found]
 
 
+@cache
 def _is_python(path: Path) -> bool:
     try:
         ast.parse(path.read_bytes())
