@@ -35,7 +35,7 @@ try:
         pages,
         workflow_files,
     )
-    from sqrtdk.workflow import arguments, comparison
+    from sqrtdk.workflow import arguments, comparison, order, patches
     from sqrtdk.workflow.flow import flow_of
 
     flow = flow_of(config, workflow.configfiles)
@@ -51,6 +51,7 @@ shell.prefix("set -euo pipefail; export PYTHONPATH=${{PYTHONPATH:-$SQRTDK_SOURCE
 
 onstart:
     flow.begin()
+    patches.start_local_jobs_at_once(workflow)
 
 
 wildcard_constraints:

@@ -32,6 +32,7 @@ rule measure_shard:
         "results/shards/{experiment}/{shard}.log",
     benchmark:
         "results/shards/{experiment}/{shard}.tsv"
+    priority: lambda wildcards: flow.priority(wildcards)
     conda:
         "../envs/jobs.yml"
     threads: lambda wildcards: flow.threads(wildcards, workflow.cores)
@@ -49,6 +50,7 @@ rule exact_shard:
         "results/shards/exact/{points}.log",
     benchmark:
         "results/shards/exact/{points}.tsv"
+    priority: lambda wildcards: flow.exact_priority(wildcards)
     conda:
         "../envs/jobs.yml"
     params:

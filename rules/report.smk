@@ -33,6 +33,7 @@ for experiment in flow.drawn:
             f"{flow.folder}/logs/{experiment}-draw.log",
         benchmark:
             f"{flow.folder}/logs/{experiment}-draw.tsv"
+        priority: order.TABLES
         localrule: True
         conda:
             "../envs/jobs.yml"
@@ -60,6 +61,7 @@ rule provenance:
         f"{flow.folder}/logs/trace.log",
     benchmark:
         f"{flow.folder}/logs/trace.tsv"
+    priority: order.TABLES
     conda:
         "../envs/jobs.yml"
     shell:
@@ -85,6 +87,7 @@ rule report:
         f"{flow.folder}/logs/publish.log",
     benchmark:
         f"{flow.folder}/logs/publish.tsv"
+    priority: order.TABLES
     conda:
         "../envs/jobs.yml"
     params:
@@ -101,6 +104,7 @@ rule verify:
         code=code("sqrtdk.jobs.verify"),
     log:
         f"{flow.folder}/logs/verify.log",
+    priority: order.TABLES
     conda:
         "../envs/jobs.yml"
     params:

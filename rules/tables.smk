@@ -23,6 +23,7 @@ rule merge:
         f"{flow.folder}/logs/{{experiment}}-merge.log",
     benchmark:
         f"{flow.folder}/logs/{{experiment}}-merge.tsv"
+    priority: order.TABLES
     conda:
         "../envs/jobs.yml"
     shell:
@@ -41,6 +42,7 @@ rule contrasts:
         f"{flow.folder}/logs/{{experiment}}-contrast.log",
     benchmark:
         f"{flow.folder}/logs/{{experiment}}-contrast.tsv"
+    priority: order.TABLES
     conda:
         "../envs/jobs.yml"
     shell:
@@ -60,6 +62,7 @@ rule exact_table:
         f"{flow.folder}/logs/{{experiment}}-curve.log",
     benchmark:
         f"{flow.folder}/logs/{{experiment}}-curve.tsv"
+    priority: order.TABLES
     conda:
         "../envs/jobs.yml"
     shell:
@@ -79,6 +82,7 @@ rule summarize:
         f"{flow.folder}/logs/{{experiment}}-summarize.log",
     benchmark:
         f"{flow.folder}/logs/{{experiment}}-summarize.tsv"
+    priority: order.TABLES
     conda:
         "../envs/jobs.yml"
     shell:
@@ -100,6 +104,7 @@ rule derive:
         f"{flow.folder}/logs/{{experiment}}-{{table}}.tsv"
     wildcard_constraints:
         table=flow.derived,
+    priority: order.TABLES
     conda:
         "../envs/jobs.yml"
     shell:
@@ -118,6 +123,7 @@ rule claims:
         f"{flow.folder}/logs/judge.log",
     benchmark:
         f"{flow.folder}/logs/judge.tsv"
+    priority: order.TABLES
     conda:
         "../envs/jobs.yml"
     shell:
@@ -137,6 +143,7 @@ rule questions:
         f"{flow.folder}/logs/answer.log",
     benchmark:
         f"{flow.folder}/logs/answer.tsv"
+    priority: order.TABLES
     conda:
         "../envs/jobs.yml"
     shell:

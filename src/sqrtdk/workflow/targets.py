@@ -20,13 +20,16 @@ from sqrtdk.storage import atomic, code_digest, guards, shard_files
 from sqrtdk.system import disk, memory, stdio
 from sqrtdk.system.errors import UserError
 from sqrtdk.theory import points as theory_points
-from sqrtdk.workflow import comparison, progress, recovery, session
+from sqrtdk.workflow import comparison, order, progress, recovery, session
 from sqrtdk.workflow.arguments import wrong_value
 from sqrtdk.workflow.code_files import PARTS, STATE, benchmarks, code, modules_of
 from sqrtdk.workflow.request import compose
 from sqrtdk.workflow.session import RESULTS
 
 SHARDS = RESULTS / "shards"
+
+EXACT_SECONDS = 3.0
+"""About how long a shard of expectations takes."""
 
 
 class Workflow:
@@ -66,6 +69,16 @@ class Workflow:
         self._free = max(1, memory.free_memory())
         self._write_code_files()
         self._expect()
+        self._priorities = order.priorities(
+            {
+                name: {
+                    str(path): _milliseconds(EXPERIMENTS[name], slab) / 1000
+                    for path, slab in plan.shards.items()
+                }
+                | dict.fromkeys(self.expected(name), EXACT_SECONDS)
+                for name, plan in self.plans.items()
+            }
+        )
 
     def _check_what_is_there(self, files: Sequence[Path]) -> list[Path]:
         """Name damaged shards whose cells will be computed again, and return changed files."""
@@ -218,6 +231,14 @@ class Workflow:
             *self.measured(experiment),
             *self.expected(experiment),
         ]
+
+    def priority(self, wildcards: Any) -> float:
+        """Return the priority of one shard job."""
+        return self._priorities.get(f"{SHARDS}/{wildcards.experiment}/{wildcards.shard}.csv", 0.0)
+
+    def exact_priority(self, wildcards: Any) -> float:
+        """Return the priority of the job of one shard of expectations."""
+        return self._priorities.get(f"{SHARDS}/exact/{wildcards.points}.csv", 0.0)
 
     def threads(self, wildcards: Any, cores: int | None) -> int:
         """Return the cores that a shard job occupies, so that all of its cells fit into memory.
