@@ -9,9 +9,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from oracles import EPS, exact_row_metrics, normal, random_mask
 
 from sqrtdk.core import kernel_sizes, kernel_steps, metrics
-from sqrtdk.core.attention import Factor, attention, causal_mask
+from sqrtdk.core.attention import Factor, WithSink, attention, causal_mask
 from sqrtdk.core.gradients import gradients
 from sqrtdk.core.kernel import Kernel
+from sqrtdk.core.qk_clip import QKClip
 from sqrtdk.core.scale_rules import KeyNormSum, QKNorm, SoftCap
 
 RULES = {
@@ -21,6 +22,12 @@ RULES = {
     "qk_norm": QKNorm(8.0),
     "soft_cap": SoftCap(0.5, 2.0),
     "key_norm_sum": KeyNormSum(),
+    # Clipped in most heads, because the largest score is above 2 there.
+    "qk_clip": QKClip(0.5, 1.0),
+    "sink": WithSink(Factor(0.25), 0.5),
+    # Above every logit of some rows.
+    "large sink": WithSink(Factor(0.25), 6.0),
+    "sink of a cap": WithSink(SoftCap(0.5, 2.0), -1.0),
 }
 
 # (cells, n_q, n_k, d_k, d_v): every dimension its own; more queries than keys and fewer; one of
@@ -51,8 +58,14 @@ def plainly(q, k, v, g, rule, mask=None, dead_below=0.0):
     """The same by the definitions, as one flat mapping, with the gradients themselves."""
     forward = attention(q, k, v, scale=rule, mask=mask)
     backward = gradients(q, k, v, g, forward, scale=rule)
+    logits = forward.logits
+    if isinstance(rule, WithSink):
+        # One more key, seen by every query that sees any.
+        sees = (logits != -np.inf).any(axis=-1, keepdims=True)
+        column = np.where(sees, rule.sink, -np.inf).astype(logits.dtype)
+        logits = np.concatenate([logits, column], axis=-1)
     found = {
-        **metrics.row_metrics(forward.logits)._asdict(),
+        **metrics.row_metrics(logits)._asdict(),
         "logit_std": metrics.logit_std(forward.logits),
         "dead_entries": metrics.dead_entries(backward.logits, mask, below=dead_below),
     }

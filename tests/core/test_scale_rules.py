@@ -28,6 +28,7 @@ from oracles import (
 
 from sqrtdk.core import scale_rules
 from sqrtdk.core.attention import (
+    AttentionResult,
     Factor,
     ScaleRule,
     as_rule,
@@ -37,6 +38,7 @@ from sqrtdk.core.attention import (
     softmax,
 )
 from sqrtdk.core.gradients import gradients
+from sqrtdk.core.qk_clip import QKClip
 
 NAMED = yaml.safe_load((ROOT / "conf/config.yaml").read_text(encoding="utf-8"))["scale_rules"]
 
@@ -49,6 +51,13 @@ FACTORS = {
     "quarter": lambda d, n: 1 / math.sqrt(math.sqrt(d)),
     "log_n": lambda d, n: math.log(n) / math.sqrt(d),
     "sqrt_log_n": lambda d, n: math.sqrt(math.log(n) / d),
+    "square_log_n": lambda d, n: math.log(n) * math.log(n) / math.sqrt(d),
+    # The s that Nakanishi 2025 reports.
+    "ssmax": lambda d, n: 0.43 * math.log(n) / math.sqrt(d),
+    # Both q and k times 0.1 ln s + 1, s = n / 16, where s is above 1.
+    "yarn": lambda d, n: (
+        (1 / math.sqrt(d)) * (1 + 0.1 * math.log(n / 16)) ** 2 if n > 16 else 1 / math.sqrt(d)
+    ),
     "d_model": lambda d, n: 1 / math.sqrt(8 * d),
     "twice": lambda d, n: 1 / math.sqrt(d) / math.sqrt(d),
     # Without a file that states a scale.
@@ -65,6 +74,9 @@ RULES = {
     "qk_norm": {"rule": "qk_norm", "scale": 3},
     "soft_cap": {"rule": "soft_cap", "cap": 2, "exponent": 0.25},
     "key_norm_sum": {"rule": "key_norm_sum"},
+    "ngpt": {"rule": "ngpt", "s_qk": 0.8},
+    # Half of the logits of these draws are above 1, so that every head is clipped.
+    "qk_clip": {"rule": "qk_clip", "limit": 0.5, "exponent": 0.25},
 }
 each_rule = pytest.mark.parametrize("entry", RULES.values(), ids=RULES.keys())
 
@@ -75,6 +87,22 @@ MASKS = {
     "causal": lambda *shape: causal_mask(*shape[-2:]),
 }
 each_mask = pytest.mark.parametrize("make_mask", MASKS.values(), ids=MASKS.keys())
+
+
+class Frozen(Factor):
+    """A factor of each head, [..., 1, 1]."""
+
+    def __init__(self, value: np.ndarray) -> None:
+        object.__setattr__(self, "value", value)
+
+
+def as_differentiated(rule: ScaleRule, forward: AttentionResult) -> ScaleRule:
+    """QK-clip's factor of each head stands still, as it does between two optimizer steps."""
+    if not isinstance(rule, QKClip):
+        return rule
+    ratio = (forward.logits / forward.scores).reshape(*forward.scores.shape[:-2], 1, -1)
+    visible = np.where(np.isfinite(ratio), ratio, np.nan)
+    return Frozen(np.nanmedian(visible, axis=-1, keepdims=True))
 
 
 def made(entry: dict[str, object], n_k: int = N_K) -> ScaleRule:
@@ -96,6 +124,14 @@ def one_logit(
             )
         case "qk_norm":
             return entry["scale"] * score / (np.linalg.norm(q[i]) * np.linalg.norm(k[j]))
+        case "ngpt":
+            unit = score / (np.linalg.norm(q[i]) * np.linalg.norm(k[j]))
+            return unit * math.sqrt(len(q[i])) * float(entry["s_qk"]) * float(entry["s_qk"])
+        case "qk_clip":
+            scale = len(q[i]) ** -float(entry["exponent"])
+            pairs = zip(*np.nonzero(mask), strict=True)
+            largest = max(scale * float(np.dot(q[a], k[b])) for a, b in pairs)
+            return scale * score * min(1.0, entry["limit"] / largest)
         case "soft_cap":
             cap = entry["cap"]
             return cap * math.tanh(score / len(q[i]) ** float(entry["exponent"]) / cap)
@@ -120,6 +156,9 @@ def test_every_named_rule_is_a_known_factor_or_looks_at_the_arrays():
         "qk_norm",
         "soft_cap",
         "key_norm_sum",
+        "ngpt",
+        "qk_clip",
+        "softmax1",
     }
     assert {name for name, factor in found.items() if factor is not None} == set(FACTORS)
 
@@ -165,6 +204,10 @@ def test_without_a_cap_soft_cap_is_its_plain_factor():
         ({"rule": "qk_norm", "scale": 0}, "scale is 0; allowed: finite numbers above 0"),
         ({"rule": "soft_cap", "cap": 0}, "cap is 0; allowed: finite numbers above 0"),
         ({"rule": "soft_cap", "cap": -50}, "cap is -50; allowed: finite numbers above 0"),
+        ({"rule": "yarn", "trained": 0}, "trained is 0; allowed: finite numbers above 0"),
+        ({"rule": "ngpt", "s_qk": -1}, "s_qk is -1; allowed: finite numbers above 0"),
+        ({"rule": "qk_clip", "limit": 0}, "limit is 0; allowed: finite numbers above 0"),
+        ({"rule": "sink", "logit": math.inf}, "sink is inf; allowed"),
     ],
 )
 def test_a_parameter_out_of_range_is_refused(entry, said):
@@ -202,12 +245,14 @@ def test_each_gradient_agrees_with_finite_differences(entry, make_mask, wrt):
     d_output = normal(BATCH, HEADS, N_Q, D_V, seed=1)
     rule, mask = made(entry), make_mask(BATCH, HEADS, N_Q, N_K)
     forward = attention(**values, scale=rule, mask=mask)
+    differentiated = as_differentiated(rule, forward)
 
     def loss(x):
         if wrt != "scores":
-            return np.vdot(d_output, attention(**{**values, wrt: x}, scale=rule, mask=mask).output)
+            moved = attention(**{**values, wrt: x}, scale=differentiated, mask=mask)
+            return np.vdot(d_output, moved.output)
         # The scores move while q and k, and with them the norms, stand still.
-        logits = rule.logits(x, values["q"], values["k"], mask)
+        logits = differentiated.logits(x, values["q"], values["k"], mask)
         return np.vdot(d_output, softmax(logits, mask) @ values["v"])
 
     gradient = gradients(**values, d_output=d_output, forward=forward, scale=rule)
@@ -227,11 +272,12 @@ def test_the_gradient_of_what_heads_share_is_summed_over_them(entry, wrt, shared
     }
     d_output = normal(BATCH, HEADS, N_Q, D_V, seed=1)
     rule = made(entry)
+    forward = attention(**values, scale=rule)
+    differentiated = as_differentiated(rule, forward)
 
     def loss(x):
-        return np.vdot(d_output, attention(**{**values, wrt: x}, scale=rule).output)
+        return np.vdot(d_output, attention(**{**values, wrt: x}, scale=differentiated).output)
 
-    forward = attention(**values, scale=rule)
     gradient = gradients(**values, d_output=d_output, forward=forward, scale=rule)
     assert_is_gradient(getattr(gradient, wrt), loss, values[wrt])
 
@@ -423,3 +469,49 @@ def test_unrelated_vectors_keep_one_distance_from_saturation_under_the_root_of_l
         assert factor * math.sqrt(d_k) / critical == pytest.approx(
             math.sqrt(0.5), rel=8 * EPS[np.float64]
         )
+
+
+def test_a_head_below_the_limit_is_not_clipped_and_each_head_has_its_own_factor():
+    q, k = normal(2, N_Q, D_K), normal(2, N_K, D_K)
+    q[0] *= 1e-3
+    rule = scale_rules.rule({"rule": "qk_clip", "limit": 1.0, "exponent": 0.5}, d_k=D_K, n_k=N_K)
+    qk = scores(q, k)
+    logits = rule.logits(qk, q, k)
+    assert_array_equal(logits[0], qk[0] * D_K**-0.5)
+    # Two roundings.
+    assert logits[1].max() == pytest.approx(1.0, rel=4 * EPS[np.float64])
+
+
+@each_mask
+@pytest.mark.parametrize("logit", [0.0, 3.0, -30.0])
+def test_a_sink_is_one_more_key_whose_value_is_zero(make_mask, logit):
+    q, k, v = normal(N_Q, D_K), normal(N_K, D_K), normal(N_K, D_V)
+    d_output, mask = normal(N_Q, D_V, seed=1), make_mask(N_Q, N_K)
+    rule = scale_rules.rule({"rule": "sink", "logit": logit, "exponent": 0.25}, d_k=D_K, n_k=N_K)
+    forward = attention(q, k, v, scale=rule, mask=mask)
+    backward = gradients(q, k, v, d_output, forward, scale=rule)
+    # The denominator as Miller writes it for a logit of 0: 1 + the sum over the keys.
+    seen = np.ones((N_Q, N_K), dtype=bool) if mask is None else mask
+    e = np.where(seen, np.exp(q @ k.T * D_K**-0.25), 0.0)
+    weights = e / (math.exp(logit) + e.sum(axis=-1, keepdims=True))
+    # About 11 roundings of a score below 10 in the exponent, and as many of a sum.
+    assert_allclose(forward.weights, weights, rtol=1e-13)
+    assert_allclose(forward.output, weights @ v, rtol=0, atol=1e-13)
+
+    def loss(name):
+        def of(x):
+            moved = attention(**{"q": q, "k": k, "v": v, name: x}, scale=rule, mask=mask)
+            return np.vdot(d_output, moved.output)
+
+        return of
+
+    for name, x in {"q": q, "k": k, "v": v}.items():
+        assert_is_gradient(getattr(backward, name), loss(name), x)
+
+
+def test_a_query_that_sees_no_key_gives_all_of_its_weight_to_the_sink():
+    q, k, v = normal(N_Q, D_K), normal(N_K, D_K), normal(N_K, D_V)
+    rule = made({"rule": "sink", "logit": 0.0, "exponent": 0.5})
+    found = attention(q, k, v, scale=rule, mask=np.zeros((N_Q, N_K), dtype=bool))
+    assert_array_equal(found.weights, 0.0)
+    assert_array_equal(found.output, 0.0)

@@ -10,6 +10,7 @@ from sqrtdk.config.errors import ConfigError, invalid_value
 from sqrtdk.config.run import Run
 from sqrtdk.config.values import FACTORS
 from sqrtdk.core import input_laws, scale_rules
+from sqrtdk.core.attention import without_sink
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.schema import Document, Entry
 from sqrtdk.storage import planning
@@ -45,7 +46,8 @@ def _check_factors(run: Run) -> None:
     """Raise ConfigError for scale rules whose numbers overflow or vanish at a size."""
     for _, name, entry, sizes in _rules(run):
         # A rule is defined by its numbers: a factor, a scale, a cap.
-        for word, number in vars(scale_rules.rule(entry, **sizes)).items():
+        rule = without_sink(scale_rules.rule(entry, **sizes))
+        for word, number in vars(rule).items():
             if not FACTORS[0] <= number <= FACTORS[1]:
                 what = "factor" if word == "value" else word
                 raise ConfigError(

@@ -102,18 +102,25 @@ def shift_by_row_max(logits: ArrayLike) -> Float[Floats, "*batch n_k"]:
         return logits - shift
 
 
-def softmax(logits: ArrayLike, mask: ArrayLike | None = None) -> Float[Floats, "*batch n_k"]:
+def softmax(
+    logits: ArrayLike, mask: ArrayLike | None = None, *, sink: float | None = None
+) -> Float[Floats, "*batch n_k"]:
     """Return the attention weights: softmax over the visible keys, last axis of [..., n_q, n_k].
 
     The mask is boolean (True = visible) and broadcasts to the logits; a logit of -inf hides its
     key as well. A hidden key has weight exactly 0, and so has every key of a query that sees
     none. A visible logit of NaN or +inf makes the weights of all visible keys of its row NaN.
+    A `sink` is the logit of one more key, which is in the denominator only; see `WithSink`.
     Raises what `mask_logits` raises.
 
     >>> softmax(np.array([[0.0, np.log(3.0)]]))
     array([[0.25, 0.75]])
+    >>> softmax(np.array([[0.0, np.log(3.0)]]), sink=0.0)
+    array([[0.2, 0.6]])
     """
     logits = mask_logits(logits, mask)
+    if sink is not None:
+        return softmax(with_sink(logits, sink))[..., :-1]
     e = np.exp(shift_by_row_max(logits))
     # The largest visible term is e⁰ = 1, so the sum is below 1 only where nothing is visible.
     total: Floats = np.maximum(np.sum(e, axis=-1, keepdims=True), 1.0)
@@ -121,6 +128,14 @@ def softmax(logits: ArrayLike, mask: ArrayLike | None = None) -> Float[Floats, "
     if np.isnan(total).any():
         weights = np.where(logits == -np.inf, 0.0, weights)
     return weights
+
+
+def with_sink(
+    logits: Float[Floats, "*batch n_k"], sink: float | Float[Floats, "*batch 1"]
+) -> Float[Floats, "*batch _"]:
+    """Return logits [..., n_q, n_k] with a last column that holds the logit of a sink."""
+    column = np.full((*logits.shape[:-1], 1), sink, logits.dtype)
+    return np.concatenate([logits, column], axis=-1)
 
 
 def sum_over_visible(
@@ -220,6 +235,52 @@ class Factor:
         return self.value
 
 
+@dataclass(frozen=True)
+class WithSink:
+    """Another rule's logits, and a sink: one more key of fixed logit whose value is 0.
+
+    The sink takes weight without adding to the output, so that the weights of the keys sum to less
+    than 1. A logit of 0 is the "softmax one" 1 in the denominator (Miller 2023); models learn the
+    logit of each head. Row metrics count the sink as a key; everything else is about the other
+    keys. Raises TypeError and ValueError for a logit that is not a finite number.
+    """
+
+    rule: ScaleRule
+    sink: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sink", check_number("sink", self.sink))
+
+    def logits(self, scores: Floats, q: Floats, k: Floats, mask: Mask | None = None) -> Floats:
+        """Return the logits of the keys without the sink."""
+        return self.rule.logits(scores, q, k, mask)
+
+    def backward(
+        self, d_logits: Floats, scores: Floats, q: Floats, k: Floats, mask: Mask | None = None
+    ) -> ScaleGradients:
+        """Pass on to the other rule: the logit of the sink depends on no score."""
+        return self.rule.backward(d_logits, scores, q, k, mask)
+
+    def mean_factor(self, q: Floats, k: Floats, mask: Mask | None = None) -> float:
+        """Return the factor of the other rule."""
+        return self.rule.mean_factor(q, k, mask)
+
+
+def sink_of(rule: ScaleRule) -> float | None:
+    """Return the logit of a rule's sink; None for a rule without one."""
+    return rule.sink if isinstance(rule, WithSink) else None
+
+
+def without_sink(rule: ScaleRule) -> ScaleRule:
+    """Return a rule without its sink."""
+    return rule.rule if isinstance(rule, WithSink) else rule
+
+
+def needs_all_queries(rule: ScaleRule) -> bool:
+    """Return whether a rule's logits of one query depend on the other queries of its head."""
+    return bool(getattr(without_sink(rule), "needs_all_queries", False))
+
+
 if TYPE_CHECKING:
     Scale: TypeAlias = float | ScaleRule
 else:
@@ -274,6 +335,6 @@ def attention(
     # Non-finite values show in the result, and hidden pairs need no warning.
     with np.errstate(over="ignore", invalid="ignore"):
         logits = mask_logits(rule.logits(qk, q, k, mask), mask)
-        weights = softmax(logits)
+        weights = softmax(logits, sink=sink_of(rule))
         output = sum_over_visible(weights, v, logits != -np.inf)
     return AttentionResult(qk, logits, weights, output)

@@ -10,9 +10,15 @@ from typing import NamedTuple
 import numpy as np
 
 from sqrtdk.core import metrics
-from sqrtdk.core.attention import ScaleRule, attention
+from sqrtdk.core.attention import (
+    ScaleRule,
+    attention,
+    needs_all_queries,
+    sink_of,
+    with_sink,
+)
 from sqrtdk.core.gradients import gradients
-from sqrtdk.core.metrics import RowMetrics
+from sqrtdk.core.metrics import RowMetrics, row_metrics
 from sqrtdk.core.shapes import Bool, Float, Floats, Mask
 
 
@@ -39,8 +45,11 @@ def measure_cell(
 ) -> Cell:
     """Measure q [n_q, d_k], k [n_k, d_k], v [n_k, d_v] and g = dL/d output [n_q, d_v].
 
-    The mask is [n_q, n_k]; `block` is the number of queries that are worked on together.
+    The mask is [n_q, n_k]; `block` is the number of queries that are worked on together, if the
+    rule does not need all of them.
     """
+    if needs_all_queries(rule):
+        block = max(len(q), 1)
     rows, found = [], []
     d_k, d_v = np.zeros_like(k), np.zeros_like(v)
     spread: list[Floats] = []
@@ -51,7 +60,7 @@ def measure_cell(
         seen = None if mask is None else mask[queries]
         forward = attention(q[queries], k, v, scale=rule, mask=seen)
         backward = gradients(q[queries], k, v, g[queries], forward, scale=rule)
-        rows.append(metrics.row_metrics(forward.logits))
+        rows.append(metrics_of_rows(forward.logits, sink_of(rule)))
         found.append([metrics.row_norms(getattr(backward, x)) for x in ("logits", "scores", "q")])
         d_k += backward.k
         d_v += backward.v
@@ -75,3 +84,17 @@ def measure_cell(
         norms=dict(zip(("logits", "scores", "q", "k", "v"), by_query + of_keys, strict=True)),
         dead_entries=dead / n_pairs if n_pairs else math.nan,
     )
+
+
+def metrics_of_rows(
+    logits: Float[Floats, "rows n_k"], sink: float | Float[Floats, "rows 1"] | None
+) -> RowMetrics:
+    """Return the metrics of rows of logits, in which a sink counts as one more key.
+
+    A query that sees no key has undefined metrics, with or without a sink.
+    """
+    if sink is None:
+        return row_metrics(logits)
+    sees = np.any(logits != -np.inf, axis=-1)
+    found = row_metrics(with_sink(logits, sink))
+    return RowMetrics(*(np.where(sees, metric, np.nan) for metric in found))

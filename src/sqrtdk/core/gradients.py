@@ -13,7 +13,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sqrtdk.core.attention import AttentionResult, Scale, as_rule, sum_over_visible
+from sqrtdk.core.attention import (
+    AttentionResult,
+    Scale,
+    as_rule,
+    sink_of,
+    softmax,
+    sum_over_visible,
+    with_sink,
+)
 from sqrtdk.core.checks import as_floats, check_mask, check_shapes
 from sqrtdk.core.shapes import ArrayLike, Float, Floats
 
@@ -105,7 +113,17 @@ def gradients(
     # Non-finite values show in the result, and hidden pairs need no warning.
     with np.errstate(over="ignore", invalid="ignore"):
         d_weights = _sum_to_shape(d_output @ np.swapaxes(v, -1, -2), weights.shape)
-        d_logits = softmax_backward(weights, d_weights, visible)
+        sink = sink_of(rule)
+        if sink is None:
+            d_logits = softmax_backward(weights, d_weights, visible)
+        else:
+            # One more key, with value 0 and visible to every query that sees any.
+            seeing = np.any(visible, axis=-1, keepdims=True)
+            d_logits = softmax_backward(
+                softmax(with_sink(forward.logits, sink)),
+                with_sink(d_weights, 0.0),
+                np.concatenate([visible, seeing], axis=-1),
+            )[..., :-1]
         scores = np.where(visible, forward.scores, 0.0)
         d_scores, norm_q, norm_k = rule.backward(d_logits, scores, q, k, visible)
         d_scores = np.where(visible, d_scores, 0.0)

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from sqrtdk.core import definitions
-from sqrtdk.core.attention import Scale, ScaleRule, as_rule
+from sqrtdk.core.attention import Scale, ScaleRule, as_rule, needs_all_queries
 from sqrtdk.core.checks import as_floats, check_mask, check_number, check_shapes
 from sqrtdk.core.kernel_block import Block
 from sqrtdk.core.kernel_hidden import Part
@@ -66,8 +66,17 @@ class Kernel:
         if mask is not None:
             mask = np.broadcast_to(check_mask(mask, pairs), pairs)
         # Non-finite values show in the result, and hidden pairs need no warning.
+        found: dict[int, Measured] = {}
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            return self._measure(q, k, v, g, known, mask, dead_below)
+            # Rules that need all queries at once are apart, so that they do not change the blocks,
+            # and with them the last digits, of the others.
+            for whole in (False, True):
+                places = [i for i, rule in enumerate(known) if needs_all_queries(rule) is whole]
+                if places:
+                    some = [known[i] for i in places]
+                    measured = self._measure(q, k, v, g, some, mask, dead_below, whole=whole)
+                    found |= dict(zip(places, measured, strict=True))
+        return [found[i] for i in range(len(known))]
 
     def _measure(
         self,
@@ -78,6 +87,8 @@ class Kernel:
         rules: list[ScaleRule],
         mask: Bool[Mask, "cells n_q n_k"] | None,
         dead_below: float,
+        *,
+        whole: bool,
     ) -> list[Measured]:
         n_q, n_k, d_k, d_v = q.shape[1], k.shape[1], q.shape[2], v.shape[2]
         # Zeros in place of hidden rows and infinities, which products would pass on.
@@ -85,6 +96,8 @@ class Kernel:
         # The way to the norms decides how many queries have to be kept at once.
         grams = gram_norms(n_q, n_k, d_k, d_v) if self._gram else {}
         step = block_rows(n_q, n_k, max(d_k, d_v), whole=any(grams.values()))
+        if whole:
+            step = n_q
         # Block by block: the products that all rules share, then each rule on them.
         sums = [RuleSums(rule, q, k, whole=step == n_q, grams=grams) for rule in rules]
         visible: Mask | None

@@ -17,12 +17,14 @@ class Shift(NamedTuple):
     `logits` has the row's maximum subtracted and is 0 where hidden. `d_weights` has its value at
     that maximum subtracted. `top` [cells, rows] is the index of the maximum from the beginning of
     the strip, `peaks` are the maxima, and `largest` [cells] is the largest magnitude of a peak.
+    `d_peaks` are dL/d weights at the maxima.
     """
 
     logits: Float[Floats, "cells rows n_k"]
     d_weights: Float[Floats, "cells rows n_k"]
     top: Int[NDArray[np.intp], "cells rows"]
     peaks: Float[Floats, "cells rows"]
+    d_peaks: Float[Floats, "cells rows"]
     largest: Float[Floats, "cells"]
     variance: Float[Floats, "cells rows"]
 
@@ -98,7 +100,7 @@ class Block:
         dtype = self.q.dtype
         top = np.empty((cells, rows), np.intp)
         total, square = np.empty((2, cells, rows), dtype)
-        peaks = np.empty((cells, rows), dtype)
+        peaks, d_peaks = np.empty((2, cells, rows), dtype)
         ones = np.ones(n_k, dtype)
         for strip in self.strips():
             t, d, raw, at = shifted[strip], d_weights[strip], logits[strip], top[strip]
@@ -118,13 +120,14 @@ class Block:
             peaks[strip] = peak
             # dL/d weights less their value there: a common shift does not change the gradient.
             raw = self._d_weights[strip]
-            np.subtract(raw, raw.reshape(-1)[at][..., np.newaxis], out=d)
+            d_peaks[strip] = raw.reshape(-1)[at]
+            np.subtract(raw, d_peaks[strip][..., np.newaxis], out=d)
             # Sums for the variance of the logits.
             np.vecdot(t, ones, out=total[strip])
             np.vecdot(t, t, out=square[strip])
         variance = self._variance(shifted, total, square)
         largest = np.maximum(np.max(peaks, axis=-1), -np.min(peaks, axis=-1))
-        return Shift(shifted, d_weights, top, peaks, largest, variance)
+        return Shift(shifted, d_weights, top, peaks, d_peaks, largest, variance)
 
     def _variance(
         self,

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqrtdk.core import definitions, metrics
-from sqrtdk.core.attention import Factor, ScaleRule
+from sqrtdk.core.attention import Factor, ScaleRule, sink_of, without_sink
 from sqrtdk.core.kernel_block import Block, Shift
 from sqrtdk.core.kernel_hidden import Part
 from sqrtdk.core.kernel_steps import chunks, count_true, row_major, safe_norms
@@ -72,7 +72,9 @@ class RuleSums:
         n_cells, n_q, n_k = *q.shape[:2], k.shape[1]
         dtype = q.dtype
         self.rule = rule
-        self.factor = rule.value if isinstance(rule, Factor) and rule.value > 0 else None
+        plain = without_sink(rule)
+        self.factor = plain.value if isinstance(plain, Factor) and plain.value > 0 else None
+        self.sink = sink_of(rule)
         # The Gram matrix for the norms of the keys' gradients needs all queries at once.
         self.whole = whole
         self.gram = {x: whole and serves for x, serves in grams.items()}
@@ -205,6 +207,7 @@ class RuleSums:
         # Sums over the keys other than the largest, with e the exponentials of their logits t, and
         # d their dL/d weights: e, e t, e², e³ and e d.
         r, u, s2, s3, ed, norm = np.empty((6, cells, rows), dtype)
+        sink = np.zeros((cells, rows), dtype)
         ones = np.ones(n_k, dtype)
         for strip in block.strips():
             t, d, e = shift.logits[strip], shift.d_weights[strip], weights[strip]
@@ -228,6 +231,13 @@ class RuleSums:
             np.multiply(e, e, out=work)
             np.vecdot(work, e, out=s3[strip])
             np.vecdot(e, d, out=ed[strip])
+            if self.sink is not None:
+                # One more key, with value 0.
+                below = (self.sink - factor * shift.peaks[strip]).astype(dtype, copy=False)
+                one = sink[strip] = np.exp(below)
+                for total, part in ((r, one), (u, one * below), (s2, one**2), (s3, one**3)):
+                    total[strip] += part
+                ed[strip] -= one * shift.d_peaks[strip]
             flat[at] = 1.0 if block.n_visible is None else block.n_visible[strip] > 0
             # With all sums known: the weights, in place of the exponentials.
             p_max = 1.0 / (1.0 + r[strip])
@@ -243,7 +253,7 @@ class RuleSums:
                 if block.visible is not None:
                     dead &= block.visible[strip]
                 self.dead[strip[0]] += count_true(dead)
-        self._finish(block, shift, factor, queries, (r, u, s2, s3))
+        self._finish(block, shift, factor, queries, (r, u, s2, s3), sink)
         return safe_norms(norm, lambda index: d_logits[index], n_k)
 
     def _finish(
@@ -258,8 +268,12 @@ class RuleSums:
             Float[Floats, "cells rows"],
             Float[Floats, "cells rows"],
         ],
+        sink: Float[Floats, "cells rows"],
     ) -> None:
-        """Compute row metrics from sums over the keys other than the largest."""
+        """Compute row metrics from sums over the keys other than the largest.
+
+        `sink` is the part of the first sum that a sink adds, which counts as one more key.
+        """
         r, u, s2, s3 = sums
         z = 1.0 + r
         gap = r / z
@@ -269,14 +283,15 @@ class RuleSums:
         a = s2 / (z * z)
         jacobian_sq = (gap * gap + 2.0 * a) / (z * z) + a * a + (s2 - 2.0 * s3 / z) / (z * z)
         # ln n_k, the largest entropy; without a mask it is the same number for all rows.
-        n_visible, n_k = block.n_visible, block.shape[2]
+        extra = int(self.sink is not None)
+        n_visible, n_k = block.n_visible, block.shape[2] + extra
         if n_visible is None:
             log_one = np.log(r.dtype.type(n_k)) if r.dtype == np.longdouble else math.log(n_k)
             normalized = entropy / log_one if n_k > 1 else np.full_like(entropy, np.nan)
         else:
-            count = np.maximum(n_visible, 2).astype(np.result_type(r.dtype, np.float64))
+            count = np.maximum(n_visible + extra, 2).astype(np.result_type(r.dtype, np.float64))
             log_n = np.log(count).astype(r.dtype)
-            normalized = np.where(n_visible > 1, entropy / log_n, np.nan)
+            normalized = np.where(n_visible + extra > 1, entropy / log_n, np.nan)
         found = RowMetrics(
             entropy_nats=entropy,
             entropy_normalized=normalized,
@@ -292,11 +307,25 @@ class RuleSums:
                 values[n_visible == 0] = np.nan
             getattr(self.rows, name)[:, queries] = values
         # The squares of these rows underflow. The definition avoids the squares.
-        for index in chunks((s2 < limits.tiny / limits.eps) & (r > 0.0), block.shape[2]):
-            visible = None if block.visible is None else block.visible[index]
-            again = metrics.row_metrics(shift.logits[index] * factor, visible)
+        # Those of rows whose sink outweighs the largest key would cancel.
+        wrong = ((s2 < limits.tiny / limits.eps) & (r > 0.0)) | (sink > 1.0)
+        for index in chunks(wrong, block.shape[2]):
+            again = self._defined(block, shift, factor, index)
             for name, values in zip(again._fields, again, strict=True):
                 getattr(self.rows, name)[:, queries][index] = values
+
+    def _defined(
+        self, block: Block, shift: Shift, factor: float, index: tuple[NDArray[np.intp], ...]
+    ) -> RowMetrics:
+        """Return the metrics of some rows from their definition."""
+        logits = shift.logits[index] * factor
+        if block.visible is not None:
+            logits = np.where(block.visible[index], logits, -np.inf)
+        if self.sink is None:
+            return metrics.row_metrics(logits)
+        # The logits are without their maximum, so the sink has to be, too.
+        below = self.sink - factor * shift.peaks[index]
+        return definitions.metrics_of_rows(logits, below[..., np.newaxis])
 
     def _norms(
         self,

@@ -17,9 +17,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from sqrtdk.core.attention import Factor, ScaleGradients, ScaleRule, as_rule
+from sqrtdk.core.attention import Factor, ScaleGradients, ScaleRule, WithSink, as_rule
 from sqrtdk.core.checks import check_number
 from sqrtdk.core.metrics import row_norms
+from sqrtdk.core.qk_clip import QKClip
 from sqrtdk.core.shapes import Floats, Mask
 
 Entry: TypeAlias = Mapping[str, str | int | float | None]
@@ -69,6 +70,19 @@ def log_length(
         raise ValueError(f"n_k is {n_k}; allowed: from 2, because ln 1 is 0")
     length = math.pow(math.log(n_k), log_exponent)
     return _positive("multiplier", multiplier) * length * math.pow(d_k, -exponent)
+
+
+def yarn(d_k: float, n_k: int, *, trained: float, slope: float = 0.1) -> float:
+    """Multiply by (slope ln(n_k / trained) + 1)² / √d_k beyond the length of training.
+
+    Peng et al. 2023 (arXiv 2309.00071) multiply q and k each by 0.1 ln s + 1, for a context that
+    is s times as long as in training. Up to that length it is 1/√d_k.
+
+    >>> yarn(64, 16, trained=16), round(yarn(64, 4096, trained=16), 4)
+    (0.125, 0.302)
+    """
+    extension = max(1.0, n_k / _positive("trained", trained))
+    return (_positive("slope", slope) * math.log(extension) + 1.0) ** 2 * math.pow(d_k, -0.5)
 
 
 def d_model(d_k: float, n_k: int, *, heads: float) -> float:
@@ -245,6 +259,25 @@ def qk_norm(d_k: float, n_k: int, *, scale: float) -> ScaleRule:
     return QKNorm(_positive("scale", scale))
 
 
+def ngpt(d_k: float, n_k: int, *, s_qk: float = 1.0) -> ScaleRule:
+    """Apply `QKNorm` with the scale s_qk² √d_k (Loshchilov et al. 2024, arXiv 2410.01131).
+
+    There s_qk is a learned vector that starts at 1 and multiplies both q and k.
+    """
+    return QKNorm(_positive("s_qk", s_qk) ** 2 * math.sqrt(d_k))
+
+
+def qk_clip(d_k: float, n_k: int, *, limit: float, exponent: float = 0.5) -> ScaleRule:
+    """Apply `QKClip` to the factor d_k^-exponent."""
+    factor = power(d_k, n_k, exponent=exponent)
+    return QKClip(_positive("factor", factor), _positive("limit", limit))
+
+
+def sink(d_k: float, n_k: int, *, logit: float, exponent: float = 0.5) -> ScaleRule:
+    """Multiply by d_k^-exponent, with one more key of this logit and value 0 (`WithSink`)."""
+    return WithSink(Factor(power(d_k, n_k, exponent=exponent)), logit)
+
+
 def soft_cap(
     d_k: float, n_k: int, *, cap: float | None, exponent: float = 0.5
 ) -> float | ScaleRule:
@@ -262,11 +295,15 @@ RULES: dict[str, Callable[..., float | ScaleRule]] = {
     "constant": constant,
     "power": power,
     "log_length": log_length,
+    "yarn": yarn,
     "d_model": d_model,
     "integer_sqrt": integer_sqrt,
     "stated": stated,
     "qk_norm": qk_norm,
+    "ngpt": ngpt,
     "soft_cap": soft_cap,
+    "qk_clip": qk_clip,
+    "sink": sink,
     "key_norm_sum": key_norm_sum,
 }
 """The formulas that an entry of `scale_rules` can name. Each takes d_k, n_k and the entry's

@@ -12,7 +12,7 @@ import numpy as np
 
 from sqrtdk import schema
 from sqrtdk.core import kernel_sizes, metrics, scale_rules
-from sqrtdk.core.attention import ScaleRule
+from sqrtdk.core.attention import ScaleRule, needs_all_queries
 from sqrtdk.core.input_laws import Array, Inputs, draw
 from sqrtdk.core.kernel import Kernel
 from sqrtdk.experiments.cells import Cell, lazy_batch
@@ -165,6 +165,9 @@ def memory(slab: Slab) -> int:
     drawn = 2 * (n_q + n_k) * (d_k + d_v)
     grams = kernel_sizes.gram_norms(n_q, n_k, d_k, d_v).values()
     rows = kernel_sizes.block_rows(n_q, n_k, max(d_k, d_v), whole=any(grams))
+    made = (scale_rules.rule(rule, d_k=d_k, n_k=n_k) for rule in rules.values())
+    if any(needs_all_queries(rule) for rule in made):
+        rows = n_q
     # Scores, dL/d weights, weights, gradient; more than twice more for rules that use q and k.
     plain = all(scale_rules.is_factor(rule) for rule in rules.values())
     blocks = (4 if plain else 14) * rows * n_k
