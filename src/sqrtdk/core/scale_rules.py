@@ -79,7 +79,7 @@ def yarn(d_k: float, n_k: int, *, trained: float, slope: float = 0.1) -> float:
     is s times as long as in training. Up to that length it is 1/√d_k.
 
     >>> yarn(64, 16, trained=16), round(yarn(64, 4096, trained=16), 4)
-    (0.125, 0.302)
+    (0.125, 0.3021)
     """
     extension = max(1.0, n_k / _positive("trained", trained))
     return (_positive("slope", slope) * math.log(extension) + 1.0) ** 2 * math.pow(d_k, -0.5)
