@@ -50,7 +50,8 @@ def test_a_flat_key_applies_to_every_experiment_and_one_under_a_name_to_that_one
 
 
 def test_a_rule_that_is_no_factor_is_left_out_where_only_factors_serve() -> None:
-    run = config_compose.compose([*GRID, "scaling=[off,qk_norm]"], {})
+    some = "experiments=[scaling,precision,training]"
+    run = config_compose.compose([*GRID, some, "scaling=[off,qk_norm]"], {})
     assert list(run.settings["scaling"]["scaling"]) == ["off", "qk_norm"]
     assert list(run.settings["precision"]["scaling"]) == ["off"]
     assert run.notes == (

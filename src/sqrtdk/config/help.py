@@ -23,8 +23,11 @@ def text() -> str:
     ]
     # Experiments that a run leaves out unless asked for have keys as well.
     asked = {one.needs_key: {"FILE": "0" * 64} for one in EXPERIMENTS.values() if one.needs_key}
-    grids = {grid: compose.composed([f"grid={grid}"], asked) for grid in ("cell", "default")}
+    composed = {grid: compose.composed([f"grid={grid}"], asked) for grid in ("cell", "default")}
+    composed["research"] = compose.composed(["grid=research"], {})
     for name, module in EXPERIMENTS.items():
+        own = ("cell", "research" if module.research else "default")
+        grids = {grid: composed[grid] for grid in own}
         if any(name not in run.settings for run in grids.values()):
             # Half an experiment, whose folder in conf/experiment/ is still to be written.
             continue

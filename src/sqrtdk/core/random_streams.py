@@ -14,6 +14,8 @@ class Purpose(IntEnum):
     CELLS = 0
     TRAINING = 1
     PROJECTIONS = 2
+    INITIALISATION = 10
+    TRANSFORMER = 11
 
 
 def stream(purpose: Purpose, *key: int) -> np.random.Generator:

@@ -1,0 +1,1 @@
+"""The spread of the logits in a freshly initialised layer of attention."""

@@ -1,0 +1,33 @@
+"""Initialisation: the spread of the logits before any training, for the usual initialisations."""
+
+from sqrtdk.experiments.base import Experiment, Figure, Pivot, Table
+from sqrtdk.experiments.initialisation import measure
+
+EXPERIMENT = Experiment(
+    name="initialisation",
+    title="Initialisation: the spread of the logits in a layer that has not been trained.",
+    row="One row per cell.",
+    measured_by=measure.__name__,
+    config_keys=measure.CONFIG_KEYS,
+    columns=measure.COLUMNS,
+    cells=measure.cells,
+    batched_axes=measure.BATCHED_AXES,
+    scalar_scale_only=True,
+    research=True,
+    memory=measure.memory,
+    seconds=measure.seconds,
+    tables=(
+        Table(
+            "sigma",
+            "sigma",
+            "σ of the logits at initialisation, measured and exact: one row per combination of "
+            "axes.",
+            needs=("runs",),
+            judges=True,
+        ),
+    ),
+    figures=(Figure("sigma", tables=("sigma",), seeds_from="sigma"),),
+    pivot=Pivot(
+        metrics=("logit_std", "entropy_normalized", "max_weight"), side="init", down="d_model"
+    ),
+)
