@@ -66,4 +66,5 @@ def _entry(key: Key, defaults: list[str]) -> list[str]:
 
 def _paragraph(word: str, meaning: str, allowed: str) -> list[str]:
     body = textwrap.wrap(meaning, 74) + textwrap.wrap(allowed, 74)
-    return [f"  {word:14}{body[0]}", *(" " * 16 + line for line in body[1:])]
+    # A word that fills its column, and one that is wider, still end before the meaning begins.
+    return [f"  {word:13} {body[0]}", *(" " * 16 + line for line in body[1:])]
