@@ -1,0 +1,1 @@
+"""Remedies for unscaled scores, each against 1/√d_k, on associative retrieval."""

@@ -1,0 +1,59 @@
+"""Remedies for unscaled scores against 1/√d_k, each at its best learning rate."""
+
+from sqrtdk.experiments.base import Experiment, Figure, Pivot, Table
+from sqrtdk.experiments.remedies import measure
+
+EXPERIMENT = Experiment(
+    name="remedies",
+    title="Remedies for unscaled scores against 1/√d_k, each at its best learning rate.",
+    row="One row per cell.",
+    measured_by=measure.__name__,
+    config_keys=measure.CONFIG_KEYS,
+    columns=measure.COLUMNS,
+    cells=measure.cells,
+    batched_axes=measure.BATCHED_AXES,
+    research=True,
+    memory=measure.memory,
+    seconds=measure.seconds,
+    tables=(
+        Table(
+            "ladder",
+            "ladder",
+            "Steps to 90 % of each remedy at its best learning rate: one row per d_k.",
+            needs=("runs",),
+            judges=True,
+        ),
+        Table(
+            "transfer",
+            "transfer",
+            "The best learning rate of each remedy: one row per d_k.",
+            needs=("runs",),
+            judges=True,
+        ),
+        Table(
+            "instability",
+            "instability",
+            "The learning rate at which training fails, and its prediction: one row per remedy.",
+            needs=("runs",),
+            judges=True,
+        ),
+    ),
+    figures=(
+        Figure("steps", tables=("ladder",), seeds_from="ladder"),
+        Figure("loss"),
+        Figure("transfer", tables=("transfer",), seeds_from="transfer"),
+        Figure("logits", tables=("summary", "instability")),
+    ),
+    references="remedies/references.html.j2",
+    limits=(
+        "The trained task is a toy: one head, one layer, noisy retrieval of an item among few, "
+        "with few seeds; learning rates are those of a grid. Steps are not time, and no language "
+        "model was trained.",
+    ),
+    pivot=Pivot(
+        metrics=("steps_to_90", "prototype_steps", "sensitivity"),
+        side="d_k",
+        down="remedy",
+        table="ladder",
+    ),
+)

@@ -1,0 +1,287 @@
+"""Draw the figures of the remedies: steps, loss against the rate, transfer, largest logits."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from sqrtdk.figures import draw, style
+from sqrtdk.figures.draw import Tables
+from sqrtdk.figures.lines import plot_level
+from sqrtdk.figures.panels import log_axis, log_limits, sheet, size_axis
+from sqrtdk.figures.style import INK, Look
+
+GROUPS: Mapping[str, Sequence[str]] = {
+    "of the optimizer": ("off", "warmup", "adamw", "clipping", "on"),
+    "of the logits": ("off", "temperature", "soft_cap", "qk_clip", "on"),
+    "QK-norm, and 8/d_k": ("qk_norm_1", "qk_norm_8", "qk_norm_32", "inverse_64", "on"),
+}
+"""The panels of a figure with all remedies, with the two references where they help."""
+
+TRANSFER = ("off", "on", "inverse_64", "qk_norm_8")
+"""The remedies of the figures about rates and logits."""
+
+SHARED = ("n_k", "batch_size")
+
+
+ROOM = 1.3
+"""Factor beyond the sizes of the grid, for points that are moved apart."""
+
+
+def looks_of(table: pd.DataFrame) -> dict[str, Look]:
+    """Return the look of every remedy; those of one panel differ in colour and marker."""
+    order = list(dict.fromkeys(name for names in GROUPS.values() for name in names))
+    others = [name for name in order if name not in style.FIXED]
+    found = style.looks(style.FIXED) | {
+        name: Look(style.CYCLE[i % len(style.CYCLE)], style.MARKERS[i % len(style.MARKERS)])
+        for i, name in enumerate(others)
+    }
+    there = set(table["remedy"])
+    return {name: look for name, look in found.items() if name in there}
+
+
+def of_one_size(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of the smallest n_k and batch."""
+    for axis in SHARED:
+        table = table[table[axis] == table[axis].min()]
+    return table
+
+
+def _handles(looks: Mapping[str, Look], names: Sequence[str]) -> list[Line2D]:
+    return [
+        Line2D([], [], color=looks[name].color, marker=looks[name].marker, label=name)
+        for name in looks
+        if name in names
+    ]
+
+
+def _panels(table: pd.DataFrame) -> tuple[Figure, list[tuple[Axes, list[str]]]]:
+    """Return a figure with a panel for each group of remedies that the table has."""
+    there = set(table["remedy"])
+    groups = {
+        title: [name for name in names if name in there]
+        for title, names in GROUPS.items()
+        if there & (set(names) - {"off", "on"})
+    } or {"": sorted(there)}
+    figure, grid = sheet(1, len(groups), margin=0, headings=1)
+    found = []
+    for place, (title, names) in enumerate(groups.items()):
+        axes = figure.add_subplot(grid[0, place])
+        axes.set_title(title)
+        found.append((axes, names))
+    return figure, found
+
+
+def build_steps(tables: Tables) -> Figure:
+    """Draw steps to 90 % against d_k at the best rate, with the prototype's numbers as rings."""
+    table = of_one_size(tables["ladder"])
+    looks, budget = looks_of(table), int(table["steps"].max())
+    figure, made = _panels(table)
+    shown = table[["crossfit_steps", "crossfit_low", "crossfit_high"]].to_numpy(float)
+    shown = shown[np.isfinite(shown) & (shown > 0)]
+    limits = log_limits(pd.Series([*shown, float(budget), 1.5 * budget]), base=10, most=9)
+    for place, (axes, names) in enumerate(made):
+        size_axis(axes, table["d_k"])
+        axes.set_xlim(table["d_k"].min() / ROOM, table["d_k"].max() * ROOM)
+        log_axis(axes, limits, base=10)
+        plot_level(axes, budget, f"{budget} steps trained")
+        axes.set_xlabel("d_k (dimensions)")
+        if place == 0:
+            axes.set_ylabel("steps to 90 %")
+        else:
+            axes.tick_params(labelleft=False)
+        for i, name in enumerate(names):
+            shift = 1.0 + 0.05 * (i - (len(names) - 1) / 2)
+            _plot_steps(table[table["remedy"] == name], axes, looks[name], shift, limits[1])
+    ring = Line2D(
+        [], [], color=INK, marker="o", linestyle="none", markerfacecolor="none", markersize=8,
+        label="prototype",
+    )  # fmt: skip
+    rings = [ring] if table["prototype_steps"].notna().any() else []
+    style.legend(figure, [*_handles(looks, list(looks)), *rings])
+    seeds = style.seeds(table)
+    style.note(
+        figure,
+        "Median over seeds of the steps after which 90 % of the held-out queries find their item, "
+        "each seed at the learning rate of the grid that is best for the other half of the seeds. "
+        f"Bars: 95 % interval of the median by order statistics over {seeds} (none below six). ▲: "
+        "beyond the steps trained. Rings: an earlier prototype of 4 seeds in code of its own. "
+        f"{style.says_where(table, SHARED)}",
+    )
+    return figure
+
+
+def _plot_steps(rows: pd.DataFrame, axes: Axes, look: Look, shift: float, top: float) -> None:
+    rows = rows.sort_values("d_k")
+    x, y = rows["d_k"].to_numpy(float) * shift, rows["crossfit_steps"].to_numpy(float)
+    low, high = (rows[name].to_numpy(float) for name in ("crossfit_low", "crossfit_high"))
+    y, low, high = (np.maximum(values, 0.8) for values in (y, low, high))
+    axes.plot(x, np.minimum(y, top), color=look.color, linewidth=1.2, label="_line")
+    known = np.isfinite(y)
+    axes.plot(
+        x[known], y[known], color=look.color, marker=look.marker, linestyle="none", markersize=5,
+        label=rows["remedy"].iloc[0],
+    )  # fmt: skip
+    axes.vlines(x, np.minimum(low, top), np.minimum(high, top), color=look.color, linewidth=1.3)
+    beyond = np.isinf(y) | np.isinf(high)
+    if beyond.any():
+        axes.plot(
+            x[beyond], np.full(int(beyond.sum()), top), color=look.color, marker="^", markersize=7,
+            linestyle="none", clip_on=False, zorder=4, label="_beyond",
+        )  # fmt: skip
+    for at, steps in zip(x, rows["prototype_steps"], strict=True):
+        if math.isfinite(steps):
+            axes.plot(
+                [at], [steps], color=look.color, marker="o", markersize=9, markerfacecolor="none",
+                linestyle="none", zorder=3, label="_prototype",
+            )  # fmt: skip
+
+
+def build_loss(tables: Tables) -> Figure:
+    """Draw the final loss against the learning rate at the largest d_k."""
+    table = of_one_size(tables["summary"])
+    table = table[(table["metric"] == "held_out_loss") & (table["d_k"] == table["d_k"].max())]
+    if table.empty:
+        return style.nothing("held_out_loss is undefined in this grid.")
+    looks = looks_of(table)
+    figure, made = _panels(table)
+    limits = log_limits(pd.concat([table["mean"], table["ci_high"]]), base=10, most=4)
+    for place, (axes, names) in enumerate(made):
+        _rate_axis(axes, table["learning_rate"])
+        log_axis(axes, limits, base=10)
+        if place == 0:
+            axes.set_ylabel("held-out loss")
+        else:
+            axes.tick_params(labelleft=False)
+        for name in names:
+            _plot_band(table[table["remedy"] == name], axes, looks[name], limits[0])
+    style.legend(figure, _handles(looks, list(looks)))
+    style.note(
+        figure,
+        f"Held-out loss at the end, at d_k = {int(table['d_k'].max())}: half the squared distance "
+        f"of the output to the value, mean over queries and seeds. {style.says_seeds(table)} "
+        f"{style.says_where(table, SHARED)}",
+    )
+    return figure
+
+
+def _rate_axis(axes: Axes, values: pd.Series) -> None:
+    log_axis(axes, log_limits(values, base=10, most=12), base=10, along="x")
+    axes.set_xlabel("learning rate")
+
+
+def _plot_band(
+    rows: pd.DataFrame, axes: Axes, look: Look, floor: float, x: str = "learning_rate"
+) -> None:
+    rows = rows.sort_values(x)
+    axes.plot(rows[x], rows["mean"], color=look.color, marker=look.marker, label="_line")
+    known = rows.dropna(subset=["ci_low", "ci_high"])
+    low, high = (known[end].to_numpy(float) for end in ("ci_low", "ci_high"))
+    axes.fill_between(
+        known[x].to_numpy(float), np.maximum(low, floor), np.maximum(high, floor),
+        color=look.color, alpha=0.25, linewidth=0,
+    )  # fmt: skip
+
+
+def build_transfer(tables: Tables) -> Figure:
+    """Draw the best rate, and the alignment at it, against d_k."""
+    table = of_one_size(tables["transfer"])
+    table = table[table["remedy"].isin(TRANSFER)]
+    if table.empty:
+        return style.nothing(f"the run has none of {', '.join(TRANSFER)}.")
+    looks = looks_of(table)
+    figure, grid = sheet(1, 2, margin=0, headings=0)
+    rates, aligned = (figure.add_subplot(grid[0, i]) for i in range(2))
+    for axes in (rates, aligned):
+        size_axis(axes, table["d_k"])
+        axes.set_xlabel("d_k (dimensions)")
+    ends = pd.concat([table[x] for x in ("best_rate", "rate_low", "rate_high")])
+    limits = log_limits(ends, base=10, most=6)
+    log_axis(rates, limits, base=10)
+    rates.set_ylabel("best learning rate")
+    aligned.set_ylim(-0.02, 1.04)
+    aligned.set_ylabel("cosine of a query and its key")
+    for name, look in looks.items():
+        rows = table[table["remedy"] == name]
+        for axes, mean, low, high, floor in (
+            (rates, "best_rate", "rate_low", "rate_high", limits[0]),
+            (aligned, "alignment", "alignment_low", "alignment_high", -1.0),
+        ):
+            shown = rows.assign(mean=rows[mean], ci_low=rows[low], ci_high=rows[high])
+            _plot_band(shown, axes, look, floor, x="d_k")
+    style.legend(figure, _handles(looks, list(looks)))
+    style.note(
+        figure,
+        "Left: learning rate with the fewest steps to 90 %, interpolated on the grid for each "
+        "seed; geometric mean over seeds. Right: cosine of a held-out query and its key after the "
+        f"last step, at that rate. {style.says_seeds(table)} {style.says_where(table, SHARED)}",
+    )
+    return figure
+
+
+def build_logits(tables: Tables) -> Figure:
+    """Draw the largest logit against the rate, a line for each d_k, and both limits."""
+    table = of_one_size(tables["summary"])
+    table = table[(table["metric"] == "max_logit") & table["remedy"].isin(TRANSFER)]
+    if table.empty:
+        return style.nothing("max_logit is undefined in this grid.")
+    limits_of = of_one_size(tables["instability"]) if len(tables["instability"]) else None
+    names = [name for name in TRANSFER if name in set(table["remedy"])]
+    looks = style.look_of_sizes(table["d_k"])
+    columns = min(2, len(names))
+    lines = math.ceil(len(names) / columns)
+    figure, grid = sheet(lines, columns, margin=0, headings=lines)
+    limits = log_limits(table["median"], base=10, most=9)
+    for place, name in enumerate(names):
+        axes = figure.add_subplot(grid[place // columns, place % columns])
+        axes.set_title(name)
+        _rate_axis(axes, table["learning_rate"])
+        log_axis(axes, limits, base=10)
+        if place % columns == 0:
+            axes.set_ylabel("largest logit")
+        else:
+            axes.tick_params(labelleft=False)
+        for d_k, look in looks.items():
+            rows = table[(table["remedy"] == name) & (table["d_k"] == d_k)]
+            rows = rows.sort_values("learning_rate")
+            axes.plot(
+                rows["learning_rate"], rows["median"], color=look.color, marker=look.marker,
+                label="_line",
+            )  # fmt: skip
+        _plot_limits(axes, limits_of, name)
+    handles = [
+        Line2D([], [], color=look.color, marker=look.marker, label=f"d_k = {d_k}")
+        for d_k, look in looks.items()
+    ]
+    style.legend(figure, handles)
+    style.note(
+        figure,
+        "Largest logit of the held-out queries after the last step, median over "
+        f"{style.seeds(table)}. Dashed: the logit that best separates runs that end above the loss "
+        "of equal weights from the others, of all smaller d_k. Vertical: rate from which on runs "
+        "of the largest d_k fail (solid) and its prediction from smaller d_k (dotted). "
+        f"{style.says_where(table, SHARED)}",
+    )
+    return figure
+
+
+def _plot_limits(axes: Axes, table: pd.DataFrame | None, name: str) -> None:
+    if table is None or not (table["remedy"] == name).any():
+        return
+    row = table[table["remedy"] == name].iloc[0]
+    plot_level(axes, float(row["threshold"]))
+    for column, line in (("limit", "-"), ("predicted_limit", ":")):
+        if math.isfinite(row[column]):
+            axes.axvline(row[column], color=INK, linestyle=line, linewidth=1.1, label="_limit")
+
+
+BUILD: draw.Builders = {
+    "steps": build_steps,
+    "loss": build_loss,
+    "transfer": build_transfer,
+    "logits": build_logits,
+}
