@@ -37,11 +37,12 @@ def rule_of(remedy: Remedy, scale: float) -> Scale:
 
 
 def explicit(batch: Batch, w_q: np.ndarray, w_k: np.ndarray, rule: Scale) -> tuple[float, Arrays]:
-    """The loss and dL/dW_q, dL/dW_k through q and k themselves; the largest logit is not here."""
+    """The loss and dL/dW_q, dL/dW_k through q and k themselves."""
     q, k = project(batch.queries, w_q), project(batch.items, w_k)
-    found = attention(q, k, batch.values, scale=rule)
-    apart = found.output - batch.values[batch.targets]
-    by = gradients(q, k, batch.values, apart / len(apart), found, scale=rule)
+    _, values, _, targets = batch
+    found = attention(q, k, values, scale=rule)
+    apart = found.output - values[targets]
+    by = gradients(q, k, values, apart / len(apart), found, scale=rule)
     loss = float(np.sum(apart * apart) / len(apart) / 2)
     return loss, (
         projection_gradients(batch.queries, w_q, by.q).w,

@@ -14,6 +14,7 @@ ORDER = (
     "capacity",
     "score_width",
     "reach",
+    "remedies",
     "tensors",
 )
 """The order of the report; experiments that are not listed follow by name."""

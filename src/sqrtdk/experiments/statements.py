@@ -42,12 +42,15 @@ def claims_of(experiments: Collection[str]) -> tuple[Claim, ...]:
     """Return the claims of a run's table: all, without those of experiments to be asked for.
 
     A claim whose experiment the run lacks is there as well, as not measured. One that no run
-    measures unless it is asked for is no gap.
+    measures unless it is asked for, or that is left to the grid of research, is no gap.
     """
+
+    def expected(experiment: str) -> bool:
+        one = EXPERIMENTS[experiment]
+        return not one.needs_key and not one.research
+
     return tuple(
-        claim
-        for claim in claims()
-        if claim.experiment in experiments or not EXPERIMENTS[claim.experiment].needs_key
+        claim for claim in claims() if claim.experiment in experiments or expected(claim.experiment)
     )
 
 

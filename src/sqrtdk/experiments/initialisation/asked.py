@@ -27,7 +27,7 @@ def fresh(run: RunTables) -> str:
 
 ASKED = (
     Asked(
-        150,
+        220,
         "initialisation",
         "What σ does a freshly initialised model have?",
         "After LayerNorm it is the scale times √d_k times d_model times the standard deviations of "

@@ -59,7 +59,7 @@ def sensitive(run: RunTables) -> str:
 
 ASKED = (
     Asked(
-        140,
+        210,
         "remedies",
         "Do warm-up, clipping or QK-norm make √d_k unnecessary?",
         "Remedies of the optimizer do not: they leave the first softmax saturated. QK-norm does, "
@@ -68,7 +68,7 @@ ASKED = (
         "claim-replaces_qk_norm",
     ),
     Asked(
-        141,
+        211,
         "sensitivity",
         "Is a scaled head easier to tune?",
         "Yes: a mistake in the learning rate costs less where the logits cannot run away.",

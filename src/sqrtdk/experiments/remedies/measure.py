@@ -131,7 +131,15 @@ class Slab(schema.Slab, total=False):
 
 def memory(slab: Slab) -> int:
     """Return the peak memory of one seed's runs in bytes, as `training` has it."""
-    task: training.Slab = {**_task(slab), "learning_rate": slab["learning_rate"]}
+    task: training.Slab = {
+        "d_k": slab["d_k"],
+        "n_k": slab["n_k"],
+        "batch_size": slab["batch_size"],
+        "d_model": slab["d_model"],
+        "d_v": slab["d_v"],
+        "steps": slab["steps"],
+        "learning_rate": slab["learning_rate"],
+    }
     # QK-norm has three products in place of one, and twice the arrays of scores.
     return 2 * training.memory(task)
 
