@@ -28,7 +28,7 @@ def fresh(run: RunTables) -> str:
 ASKED = (
     Asked(
         220,
-        "initialisation",
+        "first-sigma",
         "What σ does a freshly initialised model have?",
         "After LayerNorm it is the scale times √d_k times d_model times the standard deviations of "
         "the entries of W_q and of W_k, and smaller by √(1 - c) if tokens have cosine c. With "
