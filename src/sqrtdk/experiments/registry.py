@@ -15,6 +15,7 @@ ORDER = (
     "score_width",
     "reach",
     "remedies",
+    "sinks",
     "tensors",
 )
 """The order of the report; experiments that are not listed follow by name."""

@@ -273,6 +273,14 @@ class Outcome(NamedTuple):
     diverged: NDArray[np.bool_]
 
 
+def learn(head: Head, products: Products, batch: Batch) -> Floats:
+    """Take one step of training, and return the largest logit [n_runs] of the batch."""
+    made = forward(batch, products, head.scale, head.cap)
+    largest: Floats = np.max(made.logits, axis=(-2, -1))
+    head.step(backward(batch, made), largest[:, np.newaxis, np.newaxis])
+    return largest
+
+
 def train(head: Head, batches: Batch, held_out: Batch, *, level: float) -> Outcome:
     """Train the runs of a head, one step for each batch along the first axis."""
     reached = np.full(len(head.w_q), np.nan)
@@ -286,11 +294,7 @@ def train(head: Head, batches: Batch, held_out: Batch, *, level: float) -> Outco
         reached = np.where(np.isnan(reached) & learnt, step, reached)
         if step == steps:
             break
-        batch = batches.at(step)
-        made = forward(batch, products, head.scale, head.cap)
-        largest = np.max(made.logits, axis=(-2, -1))
-        peak = np.fmax(peak, largest)
-        head.step(backward(batch, made), largest[:, np.newaxis, np.newaxis])
+        peak = np.fmax(peak, learn(head, products, batches.at(step)))
         products = head.products()
     end = measure(head, products, held_out)
     scale = head.scale[:, 0, 0]
@@ -324,5 +328,5 @@ def measure(head: Head, products: Products, held_out: Batch) -> Measured:
         known(np.mean(hits, axis=(-2, -1))),
         known(total(row_metrics(kept).entropy_nats)[..., 0, 0] / queries),
         known(np.max(kept, axis=(-3, -2, -1))),
-        known(np.mean(q_k / norms, axis=(-2, -1))),
+        known(total(q_k / norms)[..., 0, 0] / queries),
     )

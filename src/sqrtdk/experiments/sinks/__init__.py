@@ -1,0 +1,1 @@
+"""Attention when half of the queries have nothing to attend to."""
