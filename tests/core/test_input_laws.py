@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import yaml
 from conftest import ROOT
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
 from sqrtdk.core import input_laws, metrics
 from sqrtdk.core.attention import attention, scores
@@ -183,6 +183,30 @@ def test_query_i_is_matched_with_key_i_modulo_the_number_of_keys():
     assert_array_equal(opposite.q, -opposite.k[:2])
 
 
+@pytest.mark.parametrize("d_k", [1, 6, 7])
+def test_a_correlated_match_has_the_cross_covariance_of_its_rotation(d_k):
+    law = {"law": "correlated", "correlation": 0.8, "alignment": 0.6}
+    drawn = draw(law, d_k=d_k, n_k=40_000, n_q=40_000)
+    found = drawn.q.T @ drawn.k / 40_000
+    expected = 0.8 * 0.6 * np.eye(d_k)
+    for i in range(0, d_k - 1, 2):
+        # The angle of cosine 0.6 has the sine 0.8.
+        expected[i, i + 1], expected[i + 1, i] = -0.8 * 0.8, 0.8 * 0.8
+    # 49 means of 40,000 products of variance at most 2.
+    assert_allclose(found, expected, rtol=0, atol=5 * math.sqrt(2 / 40_000))
+    own = drawn.q.T @ drawn.q / 40_000
+    assert_allclose(own, np.eye(d_k), rtol=0, atol=5 * math.sqrt(2 / 40_000))
+
+
+def test_an_alignment_of_one_is_the_planted_law():
+    for planted, correlated in zip(
+        draw({"law": "planted", "cosine": 0.5}),
+        draw({"law": "correlated", "correlation": 0.5, "alignment": 1}),
+        strict=True,
+    ):
+        assert_array_equal(planted, correlated)
+
+
 def test_a_planted_cosine_of_zero_is_the_gaussian_law_to_the_bit():
     for planted, gaussian in zip(
         draw({"law": "planted", "cosine": 0}), draw(NAMED["gaussian"]), strict=True
@@ -198,6 +222,14 @@ def test_a_planted_cosine_of_zero_is_the_gaussian_law_to_the_bit():
         ({"law": "student_t", "df": math.nan}, "df is nan; allowed: finite"),
         ({"law": "planted", "cosine": 1.01}, "cosine is 1.01; allowed: numbers from -1 to 1"),
         ({"law": "planted", "cosine": math.nan}, "cosine is nan; allowed"),
+        (
+            {"law": "correlated", "correlation": 2, "alignment": 0},
+            "correlation is 2; allowed: numbers from -1 to 1",
+        ),
+        (
+            {"law": "correlated", "correlation": 0, "alignment": -1.5},
+            "alignment is -1.5; allowed: numbers from -1 to 1",
+        ),
         ({"law": "non_centred", "q_mean": 1e7, "k_mean": 0}, "q_mean is 10000000.0; allowed: n"),
         ({"law": "non_centred", "q_mean": 0, "k_mean": math.nan}, "k_mean is nan; allowed"),
     ],
@@ -289,6 +321,7 @@ def test_a_law_is_centred_exactly_if_the_mean_of_its_entries_is_zero(law):
 def test_exact_values_are_of_independent_standard_normal_entries():
     assert [name for name, law in input_laws.LAWS.items() if law.exact] == ["gaussian"]
     assert {name for name, law in input_laws.LAWS.items() if not law.unrelated} == {
+        "correlated",
         "graded",
         "non_centred",
         "planted",

@@ -106,7 +106,9 @@ def with_theory(table, laws=("gaussian",)):
     known = table["metric"].isin(["logit_std", "sum_sq_weights", "max_weight", "jacobian_norm"])
     known |= table["metric"].str.endswith("_rms") | table["metric"].str.startswith("entropy")
     table = table.assign(exact=table["mean"].where(known & table["inputs"].isin(laws)).mul(1.01))
-    at = table.dropna(subset=["exact"]).drop_duplicates(["d_k", "n_k", "n_q", "scaling", "metric"])
+    at = table.dropna(subset=["exact"]).drop_duplicates(
+        ["d_k", "n_k", "n_q", "inputs", "scaling", "metric"]
+    )
     between = at.assign(d_k=at["d_k"] * 1.3)
     curve = pd.concat([at, between]) if len(set(at["d_k"])) > 1 else at
     return table, curve[[column.name for column in exact_table.COLUMNS]]

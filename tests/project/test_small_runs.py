@@ -85,7 +85,8 @@ def test_a_table_without_rows_has_the_types_of_its_columns(tmp_path: Path) -> No
     atomic.write_atomically(path, tables.text([], exact_table.COLUMNS))
     empty = frames.read(path, exact_table.COLUMNS)
     assert empty.empty
-    row = {"d_k": 1.0, "n_k": 2, "n_q": 3, "scaling": "on", "metric": "entropy_nats", "exact": 0.5}
+    row = {"d_k": 1.0, "n_k": 2, "n_q": 3, "inputs": "gaussian", "scaling": "on",
+           "metric": "entropy_nats", "exact": 0.5}  # fmt: skip
     atomic.write_atomically(path, tables.text([row], exact_table.COLUMNS))
     full = frames.read(path, exact_table.COLUMNS)
     assert empty.dtypes.to_dict() == full.dtypes.to_dict()

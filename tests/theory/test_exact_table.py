@@ -44,8 +44,8 @@ SETTINGS: dict[str, Any] = {
 
 def expectations() -> dict[Point, theory_expectations.Expectations]:
     return {
-        point: theory_expectations.expectations(*point)
-        for _, point in theory_points.points(SETTINGS)
+        point: theory_expectations.expectations(*point[:3])
+        for *_, point in theory_points.points(SETTINGS)
     }
 
 
@@ -170,12 +170,18 @@ def test_the_gate_holds_under_a_causal_mask_and_notices_a_scale_after_it() -> No
     assert np.abs(causal_z(after_the_mask)).max() > 4.5
 
 
-def test_exact_values_exist_only_for_independent_normal_vectors_and_plain_factors() -> None:
+def test_exact_values_exist_only_for_the_laws_of_the_theory_and_plain_factors() -> None:
     def names(**changes: Any) -> set[str]:
-        return {name for name, _ in theory_points.points(SETTINGS | changes)}
+        return {place.scaling for place in theory_points.points(SETTINGS | changes)}
 
     assert names() == {"off", "on"}
-    assert names(inputs={"planted": {"law": "planted", "cosine": 0.5}}) == set()
+    for law in (
+        {"law": "graded", "cosine": 0.5, "steps": 4},
+        {"law": "rademacher"},
+        {"law": "planted", "cosine": 1.0},
+        {"law": "sphere", "arrays": "k"},
+    ):
+        assert names(inputs={"one": law}) == set()
     capped = SETTINGS["scaling"] | {"soft_cap": {"rule": "soft_cap", "cap": 5}}
     assert names(scaling=capped) == {"off", "on"}
 
@@ -195,7 +201,7 @@ def test_a_curve_keeps_the_grids_own_points_to_the_bit() -> None:
 
 
 def test_shards_of_expectations_are_one_file_for_each_n_k() -> None:
-    specs = theory_points.specs(point for _, point in theory_points.points(SETTINGS))
+    specs = theory_points.specs(place.point for place in theory_points.points(SETTINGS))
     assert sorted(spec["n_k"] for spec in specs.values()) == [16, 48]
     assert all(name.startswith(f"nk{spec['n_k']}-") for name, spec in specs.items())
 

@@ -172,6 +172,41 @@ def planted(
     return cosine * k[np.arange(n_q) % n_k] + rest * fresh, k
 
 
+def correlated(
+    q_stream: np.random.Generator,
+    k_stream: np.random.Generator,
+    *,
+    d_k: int,
+    n_k: int,
+    n_q: int,
+    correlation: float,
+    alignment: float,
+) -> tuple[Array, Array]:
+    """Give each query a jointly normal match with the cross-covariance E[q kᵀ] = correlation R.
+
+    R turns each pair of coordinates by the angle of cosine `alignment`; so q_i is
+    correlation * R k_j plus gaussian noise that brings its entries to variance 1, j = i mod n_k,
+    and the score of the match has mean correlation * alignment * d_k. An alignment of 1 is the
+    planted law. At 0, query and match are related, but the score has mean 0. The last coordinate
+    of an odd d_k has no partner, and R multiplies it by `alignment`.
+    Raises ValueError for a correlation or an alignment outside [-1, 1].
+    """
+    for name, number in (("correlation", correlation), ("alignment", alignment)):
+        if not -1 <= number <= 1:
+            raise ValueError(f"{name} is {number}; allowed: numbers from -1 to 1")
+    fresh, k = gaussian(q_stream, k_stream, d_k=d_k, n_k=n_k, n_q=n_q)
+    key = k[np.arange(n_q) % n_k]
+    turned = alignment * key
+    pairs = d_k // 2 * 2
+    across = math.sqrt((1.0 - alignment) * (1.0 + alignment))
+    turned[:, 0:pairs:2] -= across * key[:, 1:pairs:2]
+    turned[:, 1:pairs:2] += across * key[:, 0:pairs:2]
+    rest = np.full(d_k, math.sqrt((1.0 - correlation) * (1.0 + correlation)))
+    one = correlation * alignment
+    rest[pairs:] = math.sqrt((1.0 - one) * (1.0 + one))
+    return correlation * turned + rest * fresh, k
+
+
 def graded(
     q_stream: np.random.Generator,
     k_stream: np.random.Generator,
@@ -226,7 +261,8 @@ class Law:
                  and raises ValueError for a parameter out of range
     independent  whether q and k are drawn independently of each other
     centred      whether every entry of q and k has mean 0 (and variance 1)
-    exact        whether `theory.expectations` holds: independent standard normal entries
+    exact        whether `theory.expectations` holds: independent standard normal entries. Some
+                 other laws have exact values of their own, see `theory.points.law_at`
 
     No field has a default, because a new law must state all of them.
     """
@@ -254,6 +290,7 @@ LAWS: dict[str, Law] = {
     "non_centred": Law(formula=non_centred, independent=True, centred=False, exact=False),
     "sphere": Law(formula=sphere, independent=True, centred=True, exact=False),
     "planted": Law(formula=planted, independent=False, centred=True, exact=False),
+    "correlated": Law(formula=correlated, independent=False, centred=True, exact=False),
     "graded": Law(formula=graded, independent=False, centred=True, exact=False),
 }
 """The laws that an entry of `input_laws` can name. They share the streams: laws built on the

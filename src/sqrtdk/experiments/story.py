@@ -211,6 +211,7 @@ def _exact(run: RunTables, series: Series, arm: str, metric: str) -> list[tuple[
         & (table["scaling"] == arm)
         & (table["n_k"] == series.n_k)
         & (table["n_q"] == series.axes["n_q"])
+        & (table["inputs"] == series.axes["inputs"])
     ].sort_values("d_k")
     return list(zip(rows["d_k"].astype(float), rows["exact"].astype(float), strict=True))
 

@@ -41,7 +41,7 @@ PAIR = ("rms", "median")
 MAX_MARKERS = 12
 """Maximum number of markers on a line of counts."""
 
-NO_CURVES = pd.DataFrame(columns=["d_k", "n_k", "n_q", "scaling", "metric", "exact"])
+NO_CURVES = pd.DataFrame(columns=["d_k", "n_k", "n_q", "inputs", "scaling", "metric", "exact"])
 """exact.csv of an experiment that theory does not cover."""
 
 
@@ -61,10 +61,7 @@ def lines_of(table: pd.DataFrame, metric: str, x: str = "d_k") -> dict[str, pd.D
 
 
 def curves_of(exact: pd.DataFrame, panel: Panel, metric: str) -> dict[str, pd.DataFrame]:
-    """Return the exact curves of the variants that have exact values in the panel.
-
-    exact.csv has no input laws; the summary's column `exact` shows which laws are covered.
-    """
+    """Return the exact curves of the variants that have exact values in the panel."""
     rows = panel.table[(panel.table["metric"] == metric) & panel.table["exact"].notna()]
     if rows.empty:
         return {}
@@ -72,6 +69,7 @@ def curves_of(exact: pd.DataFrame, panel: Panel, metric: str) -> dict[str, pd.Da
         (exact["metric"] == metric)
         & (exact["n_k"] == panel.of("n_k"))
         & (exact["n_q"] == panel.of("n_q"))
+        & (exact["inputs"] == rows["inputs"].iloc[0])
         & exact["scaling"].isin(rows["variant"])
     ]
     return {str(variant): found.sort_values("d_k") for variant, found in chosen.groupby("scaling")}

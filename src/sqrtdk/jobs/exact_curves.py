@@ -11,11 +11,11 @@ from sqrtdk.system import command_line
 from sqrtdk.theory import points as theory_points
 from sqrtdk.theory.exact_table import COLUMNS, rows
 from sqrtdk.theory.expectations import Expectations
-from sqrtdk.theory.points import Point
+from sqrtdk.theory.points import Place, Point
 
 
-def points(experiment: str, settings: Settings) -> list[tuple[str, Point]]:
-    """Return every point of an experiment that has an exact value, with the name of its rule."""
+def points(experiment: str, settings: Settings) -> list[Place]:
+    """Return every point of an experiment that has an exact value, with its names."""
     return list(theory_points.points(settings)) if EXPERIMENTS[experiment].has_exact else []
 
 
@@ -25,11 +25,11 @@ def main() -> None:
     settings = resolve.load(Path(sys.argv[1])).of(experiment)
     found = points(experiment, settings)
     known = {}
-    for name in theory_points.specs(point for _, point in found):
+    for name in theory_points.specs(place.point for place in found):
         shard = shard_files.usable_path(path.parent.parent.parent / "shards" / "exact" / name)
-        for n_k, d_k, scale, *numbers in shard_files.read_shard(shard, theory_points.COLUMNS):
-            point = Point(int(n_k), float(d_k), float(scale))
-            known[point] = Expectations(*map(float, numbers))
+        for row in shard_files.read_shard(shard, theory_points.COLUMNS):
+            axes, numbers = row[: len(Point._fields)], row[len(Point._fields) :]
+            known[theory_points.point_of(axes)] = Expectations(*map(float, numbers))
     metrics = [column.name for column in EXPERIMENTS[experiment].columns if not column.axis]
     table = rows(found, known, n_qs=settings.get("n_q", []), metrics=metrics)
     guards.write_with_checksum(path, tables.text(table, COLUMNS))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from sqrtdk.config import resolve
 from sqrtdk.experiments.registry import EXPERIMENTS
-from sqrtdk.stats.summary import columns, exact_values, summarize
+from sqrtdk.stats.summary import columns, exact_values, rarely_seen, summarize
 from sqrtdk.storage import guards, tables
 from sqrtdk.storage.frames import read
 from sqrtdk.system import command_line
@@ -18,7 +18,7 @@ def main() -> None:
     settings = resolve.load(Path(sys.argv[1])).of(experiment)
     schema = EXPERIMENTS[experiment].columns
     known = exact_values(settings, read(exact, exact_table.COLUMNS))
-    rows = summarize(read(runs, schema), schema, known)
+    rows = summarize(read(runs, schema), schema, known, rarely_seen(settings, known))
     guards.write_with_checksum(path, tables.text(rows, columns(schema)))
 
 

@@ -4,9 +4,8 @@ The seed is the statistical unit: queries of one cell share their keys, so they 
 independent, and a cell counts once whatever its number of queries.
 """
 
-import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -15,7 +14,7 @@ import pandas as pd
 from sqrtdk.schema import Column, Settings
 from sqrtdk.stats.intervals import statistics
 from sqrtdk.storage import tables
-from sqrtdk.theory.points import is_covered
+from sqrtdk.theory.points import law_at
 
 STATISTICS = (
     Column("metric", "Column of runs.csv that the row summarizes.", read=str, axis=True),
@@ -45,7 +44,11 @@ STATISTICS = (
     ),
     Column("exact", "Exact expectation, where theory has one.", optional=True),
     Column(
-        "z", "(mean - exact) in standard errors of the mean; of squares for rms.", optional=True
+        "z",
+        "(mean - exact) in standard errors of the mean; of squares for rms. Empty where queries "
+        "have a match and the exact mean of 1 - max p is below 0.02: rows too rare for a run to "
+        "see carry all means there.",
+        optional=True,
     ),
 )
 
@@ -56,12 +59,15 @@ def columns(runs: Sequence[Column]) -> tuple[Column, ...]:
 
 
 def summarize(
-    runs: pd.DataFrame, schema: Sequence[Column], exact: Mapping[tuple[Any, ...], float]
+    runs: pd.DataFrame,
+    schema: Sequence[Column],
+    exact: Mapping[tuple[Any, ...], float],
+    rare: Collection[tuple[Any, ...]] = (),
 ) -> list[tables.Row]:
     """Return one row per (axes, metric), in the order of the axes and of the schema's metrics.
 
     A metric that is undefined in a group (all its seeds are empty) has no row there. `exact` maps
-    (axes..., metric) to the exact value.
+    (axes..., metric) to the exact value. The groups in `rare` get no z.
     """
     axes = [c.name for c in schema if c.axis and c.name != "seed"]
     result = []
@@ -83,6 +89,8 @@ def summarize(
                     counted=math.prod(things) if things else 0,
                     independent=things[0] if things else None,
                 )
+                if group in rare:
+                    found["z"] = math.nan
                 if metric.unit == "share":
                     # A share is within 0 to 1, even if the t-interval of few seeds is not.
                     for end in ("ci_low", "ci_high"):
@@ -93,12 +101,32 @@ def summarize(
 
 
 def exact_values(settings: Settings, table: pd.DataFrame) -> dict[tuple[Any, ...], float]:
-    """Return exact.csv as `summarize` looks it up: under every covered input law and dtype."""
-    laws = [name for name, law in settings.get("inputs", {}).items() if is_covered(law)]
+    """Return exact.csv as `summarize` looks it up: under every dtype."""
     return {
-        (d_k, n_k, n_q, law, dtype, scaling, metric): exact
-        for d_k, n_k, n_q, scaling, metric, exact in table.itertuples(index=False, name=None)
-        for law, dtype in itertools.product(laws, settings.get("dtype", ()))
+        (d_k, n_k, n_q, inputs, dtype, scaling, metric): exact
+        for d_k, n_k, n_q, inputs, scaling, metric, exact in table.itertuples(
+            index=False, name=None
+        )
+        for dtype in settings.get("dtype", ())
+    }
+
+
+RARE = 0.02
+"""Mean of 1 - max p below which rows with a match have no z: a few rows in thousands carry all
+means, and a sample has hardly any of them. Its mean and its standard error are both far too small
+then, so that z says nothing."""
+
+
+def rarely_seen(settings: Settings, exact: Mapping[tuple[Any, ...], float]) -> set[tuple[Any, ...]]:
+    """Return the axes of groups whose exact means are carried by events that a run rarely sees."""
+    laws = settings.get("inputs", {})
+    return {
+        key[:-1]
+        for key, value in exact.items()
+        if key[-1] == "max_weight_gap"
+        and value < RARE
+        and (law := law_at(laws[key[3]], key[0])) is not None
+        and law.kind == "match"
     }
 
 

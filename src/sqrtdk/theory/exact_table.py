@@ -10,11 +10,11 @@ from sqrtdk import schema
 from sqrtdk.schema import Column
 from sqrtdk.storage import tables
 from sqrtdk.theory.expectations import Expectations
-from sqrtdk.theory.points import Point
+from sqrtdk.theory.points import Place, Point
 
 COLUMNS = (
     Column("d_k", "Dimension; between the grid's values a real number.", axis=True),
-    *(schema.axis_column(key) for key in (schema.N_K, schema.N_Q, schema.SCALING)),
+    *(schema.axis_column(key) for key in (schema.N_K, schema.N_Q, schema.INPUTS, schema.SCALING)),
     Column("metric", "Column of runs.csv.", read=str, axis=True),
     Column("exact", "Exact expectation; for a column pooled as rms, root of that of the square."),
 )
@@ -28,10 +28,10 @@ def value(metric: str, point: Point, found: Expectations, n_q: int) -> float | N
     """
     match metric:
         case "logit_std":
-            return point.scale * point.d_k**0.5 if point.n_k > 1 else None
+            return float(found.logit_sq**0.5) if point.n_k > 1 else None
         case "entropy_normalized":
             return found.entropy_nats / math.log(point.n_k) if point.n_k > 1 else None
-        case "entropy_nats" | "sum_sq_weights" | "max_weight" | "max_weight_gap":
+        case "entropy_nats" | "sum_sq_weights" | "max_weight" | "max_weight_gap" | "match_weight":
             return float(getattr(found, metric))
         case "jacobian_norm":
             return float(found.jacobian_sq**0.5)
@@ -44,7 +44,7 @@ def value(metric: str, point: Point, found: Expectations, n_q: int) -> float | N
 
 
 def rows(
-    found: Iterable[tuple[str, Point]],
+    found: Iterable[Place],
     known: Mapping[Point, Expectations],
     *,
     n_qs: Sequence[int],
@@ -52,9 +52,15 @@ def rows(
 ) -> list[tables.Row]:
     """Return every exact value at some points, sorted by axes."""
     result: list[tables.Row] = []
-    for scaling, point in found:
+    for inputs, scaling, point in found:
         for n_q in n_qs:
-            axes: tables.Row = {"d_k": point.d_k, "n_k": point.n_k, "n_q": n_q, "scaling": scaling}
+            axes: tables.Row = {
+                "d_k": point.d_k,
+                "n_k": point.n_k,
+                "n_q": n_q,
+                "inputs": inputs,
+                "scaling": scaling,
+            }
             for metric in metrics:
                 number = value(metric, point, known[point], n_q)
                 if number is not None:

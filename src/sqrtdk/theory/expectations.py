@@ -28,6 +28,8 @@ class Expectations(NamedTuple):
     """Means over q and the keys; ``grad_*_sq`` are mean squares per query, divided by d_v.
 
     For k and v, whose rows are keys, this is (1 / n_q) E|dK|^2 / d_v over the whole matrix.
+    ``match_weight`` is the mean weight of the match, here of any key, and ``logit_sq`` the mean of
+    the unbiased variance of a row's logits; it is 0 for a single key.
     """
 
     entropy_nats: float
@@ -42,6 +44,8 @@ class Expectations(NamedTuple):
     grad_q_sq: float
     grad_k_sq: float
     grad_v_sq: float
+    match_weight: float
+    logit_sq: float
 
 
 @lru_cache(maxsize=4096)
@@ -81,12 +85,17 @@ def expectations(n_k: int, d_k: float, scale: float) -> Expectations:
         grad_q_sq=grad_q,
         grad_k_sq=grad_k,
         grad_v_sq=sum_sq,
+        match_weight=1 / n_k,
+        logit_sq=scale**2 * d_k if n_k > 1 else 0.0,
     )
 
 
 @lru_cache(maxsize=64)
-def query_norms(d_k: float, scale: float) -> tuple[FloatArray, FloatArray]:
+def query_norms(d_k: float, scale: float, steepness: float = 0.0) -> tuple[FloatArray, FloatArray]:
     """Return nodes |q| and probabilities of the chi law with d_k degrees of freedom, real d_k >= 1.
+
+    `steepness` is for means that depend on |q| through N(c|q|, sd²) as well: c / sd. Off the real
+    axis that density grows as exp((c / sd)² Im(q)² / 2), which takes smaller steps.
 
     |q| = ln(1 + exp(v - e^-v)) on a uniform grid of v: linear far from 0, doubly exponential at 0.
     The means change where scale |q| is about 1; there d ln|q| / dv grows as ln scale, so does the
@@ -99,6 +108,8 @@ def query_norms(d_k: float, scale: float) -> tuple[FloatArray, FloatArray]:
     center = math.sqrt(d_k)
     narrow = _STEP_Q / (1 + math.log(max(1.0, scale)))
     step = narrow if d_k < _WIDE else _STEP_Q_WIDE
+    # The trapezoid error exp(-(2 pi / step)² / 4a), a = 1 + (c / sd)² / 2, at e^-37.
+    step = min(step, math.pi / math.sqrt(37 * (1 + steepness**2 / 2)))
     v = np.arange(max(-4.5, center - 9), center + 9, step)
     e = v - np.exp(-v)
     norm = np.logaddexp(0, e)

@@ -26,10 +26,10 @@ FloatArray = NDArray[np.float64]
 
 # Every integrand here is analytic within pi/2 of the real axis (where e^-w stops decaying), so a
 # uniform trapezoid of step h is wrong by e^(-pi^2 / h): 1e-17 at this step.
-_STEP = 0.25
+STEP = 0.25
 # Tails are cut where they fall below e^-37 = 1e-16 of the whole.
-_TAIL = 37.0
-_GAP_NODES = 96
+TAIL = 37.0
+GAP_NODES = 96
 _EPS = float(np.finfo(np.float64).eps)
 
 
@@ -96,7 +96,7 @@ def expected_max(n_k: int) -> float:
     check_n_k(n_k)
     if n_k == 1:
         return 0.0
-    low, high, step = _span_of_max(n_k)
+    low, high, step = span_of_max(n_k)
     x = np.arange(low, high + step, step)
     density = np.exp(-x * x + (n_k - 2.0) * scipy.special.log_ndtr(x)) / (2 * math.pi)
     return float(n_k * (n_k - 1.0) * step * density.sum())
@@ -108,7 +108,7 @@ def critical_sigma(n_k: int) -> float:
     return math.sqrt(2 * math.log(n_k))
 
 
-class _Sites(NamedTuple):
+class Sites(NamedTuple):
     """The contribution of one key at each u: wk = E[w^k e^-w], wkx = E[w^k x e^-w], and so on.
 
     x may be shifted by any number that all keys share at that u. ``wlog`` is E[w ln w e^-w].
@@ -131,34 +131,34 @@ def check_n_k(n_k: int) -> None:
         raise ValueError(f"n_k must be >= 1, got {n_k}")
 
 
-def _span_of_max(n_k: int) -> tuple[float, float, float]:
+def span_of_max(n_k: int) -> tuple[float, float, float]:
     """Return where the largest of n_k >= 2 standard normals lies, and the trapezoid step for it.
 
     Its law falls off at rate sqrt(2 ln n), like a Gumbel law scaled down by that factor.
     """
-    low = float(scipy.special.ndtri(math.exp(-_TAIL / (n_k - 1))))
-    high = math.sqrt(2 * (_TAIL + math.log(n_k)))
-    return low, high, _STEP / max(1.0, critical_sigma(n_k))
+    low = float(scipy.special.ndtri(math.exp(-TAIL / (n_k - 1))))
+    high = math.sqrt(2 * (TAIL + math.log(n_k)))
+    return low, high, STEP / max(1.0, critical_sigma(n_k))
 
 
 def _u_grid(sigma: float, n_k: int) -> tuple[FloatArray, float]:
     """Return the u at which n_k keys contribute, and the step."""
-    low, high, step = _span_of_max(n_k)
+    low, high, step = span_of_max(n_k)
     # n E[w e^-w] <= n E[w^a] = n exp(a u + a^2 sigma^2 / 2) for 0 <= a <= 1: the best a is 1 for
     # small sigma, where u ends at -ln n - 37, and -u / sigma^2 for large, a Gaussian tail.
     first = -sigma * high if sigma > high else -(high**2 + sigma**2) / 2
     # phi <= P(w < 40) + e^-40, and P(w < 40)^(n-1) is negligible where ln 40 - u <= sigma low.
     last = math.log(40) - sigma * low
     # Once sigma exceeds sqrt(2 ln n) everything varies on the scale sigma / sqrt(2 ln n).
-    du = max(_STEP, sigma * step)
+    du = max(STEP, sigma * step)
     return np.arange(first, last + du, du), du
 
 
-def _sites_over_logits(sigma: float, u: FloatArray) -> _Sites:
+def sites_over_logits(sigma: float, u: FloatArray) -> Sites:
     """Return site functions as sums over x, for small sigma: w varies little over the density."""
     # w^4 moves the density by 4 sigma, hence the lopsided range.
-    x = np.arange(-10.5, 14.5, _STEP)
-    density = _STEP * _normal_density(x)
+    x = np.arange(-10.5, 14.5, STEP)
+    density = STEP * normal_density(x)
     tilted = np.stack([density, density * x, density * x * x], axis=1)
     w = np.exp(u[:, None] + sigma * x)
     decay = np.exp(-w)
@@ -166,30 +166,31 @@ def _sites_over_logits(sigma: float, u: FloatArray) -> _Sites:
     w2, w2x, w2xx = (w**2 * decay @ tilted).T
     w3, w4 = w**3 * decay @ density, w**4 * decay @ density
     hidden = -np.expm1(-w) @ density
-    return _Sites(_log1m(hidden), w1, w2, w3, w4, w1x, w2x, w2xx, u * w1 + sigma * w1x)
+    return Sites(log1m(hidden), w1, w2, w3, w4, w1x, w2x, w2xx, u * w1 + sigma * w1x)
 
 
-def _sites_over_bump(sigma: float, u: FloatArray) -> _Sites:
+def sites_over_bump(sigma: float, u: FloatArray) -> Sites:
     """Return site functions as sums over y = ln w, for large sigma: w^k e^-w has width 1.
 
     1 - phi is not a bump. By parts it is the mean of P(x > (y - u) / sigma) over e^(y - e^y).
     """
-    y = np.arange(-46.0, 4.5, _STEP)
-    bumps = _STEP * np.exp(np.outer(y, np.arange(1, 5)) - np.exp(y)[:, None])
+    y = np.arange(-46.0, 4.5, STEP)
+    bumps = STEP * np.exp(np.outer(y, np.arange(1, 5)) - np.exp(y)[:, None])
     x = (y - u[:, None]) / sigma
     hidden = scipy.special.ndtr(-x) @ bumps[:, 0]
-    # Taking y / sigma for x is the shift by u / sigma that _Sites allows: y is of order 1.
+    # Taking y / sigma for x is the shift by u / sigma that Sites allows: y is of order 1.
     z = y[:, None] / sigma
     columns = np.hstack([bumps, z * bumps[:, :2], z * z * bumps[:, 1:2]])
-    w1, w2, w3, w4, w1x, w2x, w2xx = (_normal_density(x) @ columns).T / sigma
-    return _Sites(_log1m(hidden), w1, w2, w3, w4, w1x, w2x, w2xx, sigma * w1x)
+    w1, w2, w3, w4, w1x, w2x, w2xx = (normal_density(x) @ columns).T / sigma
+    return Sites(log1m(hidden), w1, w2, w3, w4, w1x, w2x, w2xx, sigma * w1x)
 
 
-def _normal_density(x: FloatArray) -> FloatArray:
+def normal_density(x: FloatArray) -> FloatArray:
+    """Return the density of N(0, 1)."""
     return np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
 
 
-def _log1m(hidden: FloatArray) -> FloatArray:
+def log1m(hidden: FloatArray) -> FloatArray:
     """Return ln(1 - hidden); rounding may carry a probability past 1."""
     return np.log1p(-np.minimum(hidden, 1 - _EPS / 2))
 
@@ -202,7 +203,7 @@ def weight_means(sigmas: FloatArray, n_k: int) -> FloatArray:
 def _weight_means_at(sigma: float, n_k: int) -> tuple[float, ...]:
     u, du = _u_grid(sigma, n_k)
     # Both are exact at sigma = 1. Each wastes nodes on the other side of it.
-    s = _sites_over_logits(sigma, u) if sigma < 1 else _sites_over_bump(sigma, u)
+    s = sites_over_logits(sigma, u) if sigma < 1 else sites_over_bump(sigma, u)
     n = float(n_k)
     one = n * du * np.exp((n - 1) * s.log_phi)
     two = n * (n - 1) * du * np.exp((n - 2) * s.log_phi)
@@ -234,23 +235,23 @@ def max_weights(sigmas: FloatArray, n_k: int) -> FloatArray:
 
     a matrix product; 1 - (1 - D)^(n-1) in its place gives E[1 - max p].
     """
-    low, high, step = _span_of_max(n_k)
+    low, high, step = span_of_max(n_k)
     top = np.arange(low, high + step, step)
     log_below = scipy.special.log_ndtr(top)
-    top_weight = n_k * step * _normal_density(top) * np.exp((n_k - 1.0) * log_below)
-    t = np.exp(np.arange(-_TAIL - math.log(n_k), math.log(40) + _STEP, _STEP))
-    t_weight = _STEP * t * np.exp(-t)
-    unit_gap, unit_weight = np.polynomial.legendre.leggauss(_GAP_NODES)
+    top_weight = n_k * step * normal_density(top) * np.exp((n_k - 1.0) * log_below)
+    t = np.exp(np.arange(-TAIL - math.log(n_k), math.log(40) + STEP, STEP))
+    t_weight = STEP * t * np.exp(-t)
+    unit_gap, unit_weight = np.polynomial.legendre.leggauss(GAP_NODES)
     out = np.empty((len(sigmas), 2))
     for row, sigma in zip(out, sigmas.tolist(), strict=True):
         # Beyond, n t e^(-sigma s) is below e^-37, or the key is 8.5 sd below the mean.
-        end = min(high + 8.5, (_TAIL + 4 + math.log(n_k)) / max(sigma, 1.0))
+        end = min(high + 8.5, (TAIL + 4 + math.log(n_k)) / max(sigma, 1.0))
         gap = end / 2 * (unit_gap + 1)
         distance = top[:, None] - gap
         density = np.exp(-distance * distance / 2 - log_below[:, None])
         density *= end / 2 * unit_weight / math.sqrt(2 * math.pi)
         hidden = density @ -np.expm1(-np.exp(-sigma * gap)[:, None] * t)
-        survival = (n_k - 1.0) * _log1m(hidden)
+        survival = (n_k - 1.0) * log1m(hidden)
         row[0] = top_weight @ np.exp(survival) @ t_weight
         row[1] = -(top_weight @ np.expm1(survival) @ t_weight)
     return out

@@ -1,12 +1,11 @@
 """Exact expectations as shards: one file for the points of one n_k, shared by all runs.
 
-They exist if q and k are independent standard normal and the scale rule is a plain factor that
-depends on d_k and n_k only.
+They exist for the input laws of `law_at` and scale rules that are a plain factor of d_k and n_k.
 """
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, cast, get_args
 
 import numpy as np
 
@@ -14,13 +13,17 @@ from sqrtdk.core import scale_rules
 from sqrtdk.core.input_laws import law_of
 from sqrtdk.schema import Column, Document, Entry, Settings
 from sqrtdk.storage import code_digest, shard_files, tables
-from sqrtdk.theory import expectations
+from sqrtdk.theory import expectations, related
+from sqrtdk.theory.related import Kind, Law
 
 POINTS = 500
 """Maximum number of points of one shard: they are one job argument, limited to 128 KiB."""
 
-POINTS_BETWEEN = 3
-"""Points of a curve between two neighbouring d_k of the grid."""
+POINTS_BETWEEN = {"gaussian": 3, "sphere": 3, "sphere_q": 3, "match": 1}
+"""Points of a curve between two neighbouring d_k of the grid, by kind; a match costs more."""
+
+MOST_CORRELATED = 0.99
+"""Largest correlation of a query and its match for which exact values are as accurate as stated."""
 
 
 class Point(NamedTuple):
@@ -29,14 +32,46 @@ class Point(NamedTuple):
     n_k: int
     d_k: float
     scale: float
+    kind: Kind = "gaussian"
+    correlation: float = 0.0
+    alignment: float = 1.0
+
+    @property
+    def law(self) -> Law:
+        """Return the input law."""
+        return Law(self.kind, self.correlation, self.alignment)
+
+
+class Place(NamedTuple):
+    """A point, and the names that it has in a run."""
+
+    inputs: str
+    scaling: str
+    point: Point
 
 
 COLUMNS = (
     Column("n_k", "Number of keys.", "keys", read=int, axis=True),
     Column("d_k", "Dimension; between the grid's values a real number.", axis=True),
     Column("scale", "Factor that the scores are multiplied by.", axis=True),
+    Column("kind", "Kind of the input law, as theory.related.Law has it.", read=str, axis=True),
+    Column("correlation", "Of a query and its match.", axis=True),
+    Column("alignment", "Of a query and its match.", axis=True),
     *(Column(name, f"theory.Expectations.{name}.") for name in expectations.Expectations._fields),
 )
+
+
+def point_of(values: Sequence[Any]) -> Point:
+    """Return a point from the values of a shard's row or specification.
+
+    Raises ValueError and TypeError for values that are none.
+    """
+    n_k, d_k, scale, kind, correlation, alignment = values
+    if kind not in get_args(Kind):
+        raise ValueError(f"kind is {kind!r}; allowed: {', '.join(get_args(Kind))}")
+    return Point(
+        int(n_k), float(d_k), float(scale), cast(Kind, kind), float(correlation), float(alignment)
+    )
 
 
 def is_covered(law: Entry) -> bool:
@@ -45,18 +80,43 @@ def is_covered(law: Entry) -> bool:
     return known is not None and known.exact
 
 
-def points(settings: Settings) -> Iterator[tuple[str, Point]]:
-    """Yield every point of an experiment that theory covers, with the name of its scale rule."""
-    if not any(is_covered(law) for law in settings["inputs"].values()):
-        return
-    rules = settings["scaling"].items()
-    for n_k, d_k, (name, rule) in itertools.product(settings["n_k"], curve(settings["d_k"]), rules):
-        factor = scale_rules.factor(rule, d_k=d_k, n_k=n_k)
-        if factor is not None:
-            yield name, Point(n_k, d_k, factor)
+def law_at(entry: Entry, d_k: float) -> Law | None:
+    """Return an entry of `input_laws` as the theory sees it; None without exact values.
+
+    With a correlation of nearly ±1, and where the law's rotation leaves out a coordinate or the
+    sphere is two points, there are none.
+    """
+    # Parameters of these laws are numbers in a checked configuration.
+    numbers = cast(Mapping[str, float], entry)
+    match entry.get("law"):
+        case "gaussian":
+            return Law()
+        case "planted" if abs(numbers["cosine"]) <= MOST_CORRELATED:
+            return Law("match", float(numbers["cosine"]))
+        case "correlated" if abs(numbers["correlation"]) <= MOST_CORRELATED and d_k % 2 != 1:
+            return Law("match", float(numbers["correlation"]), float(numbers["alignment"]))
+        case "sphere" if entry["arrays"] == "q":
+            return Law("sphere_q")
+        case "sphere" if entry["arrays"] == "both" and d_k >= 2:
+            return Law("sphere")
+    return None
 
 
-def curve(sizes: list[int]) -> list[float]:
+def points(settings: Settings) -> Iterator[Place]:
+    """Yield every point of an experiment that theory covers, with the names that it has there."""
+    for inputs, entry in settings.get("inputs", {}).items():
+        known = next((law for d_k in settings["d_k"] if (law := law_at(entry, d_k))), None)
+        if known is None:
+            continue
+        sizes = curve(settings["d_k"], POINTS_BETWEEN[known.kind])
+        rules = settings["scaling"].items()
+        for n_k, d_k, (name, rule) in itertools.product(settings["n_k"], sizes, rules):
+            factor, law = scale_rules.factor(rule, d_k=d_k, n_k=n_k), law_at(entry, d_k)
+            if factor is not None and law is not None:
+                yield Place(inputs, name, Point(n_k, d_k, factor, *law))
+
+
+def curve(sizes: list[int], between: int = POINTS_BETWEEN["gaussian"]) -> list[float]:
     """Return the sizes and points between them, evenly spaced in their logarithm.
 
     >>> curve([1, 16])
@@ -64,7 +124,7 @@ def curve(sizes: list[int]) -> list[float]:
     """
     found = [float(sizes[0])]
     for low, high in itertools.pairwise(sizes):
-        steps = (np.arange(1, POINTS_BETWEEN + 1) / (POINTS_BETWEEN + 1)).tolist()
+        steps = (np.arange(1, between + 1) / (between + 1)).tolist()
         found += [low * (high / low) ** step for step in steps] + [float(high)]
     return found
 
@@ -85,4 +145,8 @@ def specs(found: Iterable[Point]) -> Mapping[str, Document]:
 
 def rows(points: Iterable[Point]) -> list[tables.Row]:
     """Compute the expectations at some points."""
-    return [point._asdict() | expectations.expectations(*point)._asdict() for point in points]
+    return [
+        point._asdict()
+        | related.expectations_of(point.law, point.n_k, point.d_k, point.scale)._asdict()
+        for point in points
+    ]

@@ -51,7 +51,9 @@ class Workflow:
                 name: merge.plan_of(self.run, name, SHARDS / name) for name in self.run.settings
             }
             self.exact = {
-                name: theory_points.specs(point for _, point in exact_curves.points(name, settings))
+                name: theory_points.specs(
+                    place.point for place in exact_curves.points(name, settings)
+                )
                 for name, settings in self.run.settings.items()
             }
             self.name = self.run.name

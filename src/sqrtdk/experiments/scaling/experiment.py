@@ -65,8 +65,8 @@ EXPERIMENT = Experiment(
         "Queries, keys and values of these cells are random: no model, no text, no training. They "
         "show what the formula does, not what a network makes of it.",
         "The gradients are those of a random linear loss of the output, at one layer and one head.",
-        "Theory has exact values only for independent normal q and k and a factor of d_k and n_k; "
-        "medians, quantiles and shares have none.",
+        "Theory has exact values only for normal q and k, independent or with a match, and for the "
+        "sphere, with a factor of d_k and n_k; medians, quantiles and shares have none.",
         "No mask, no position, no dropout; computed in double precision unless a table says so.",
     ),
 )

@@ -120,7 +120,8 @@ def build_collapse(tables: Tables) -> Figure:
 
 def covered(exact: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     """Return the exact curves of the series among the rows of a metric that have an exact value."""
-    with_exact = rows.loc[rows["exact"].notna(), ["n_k", "n_q", "scaling"]].drop_duplicates()
+    axes = ["n_k", "n_q", "inputs", "scaling"]
+    with_exact = rows.loc[rows["exact"].notna(), axes].drop_duplicates()
     return against_spread(exact, rows["metric"].iloc[0]).merge(with_exact)
 
 
