@@ -96,6 +96,7 @@ def test_a_table_without_rows_has_the_types_of_its_columns(tmp_path: Path) -> No
 
 def test_numbers_beyond_the_table_are_named(tmp_path: Path) -> None:
     path = tmp_path / "exact.csv"
-    path.write_text(f"d_k,n_k,n_q,scaling,metric,exact\n1,{10**30},1,on,x,1\n", encoding="utf-8")
+    header = "d_k,n_k,n_q,inputs,scaling,metric,exact"
+    path.write_text(f"{header}\n1,{10**30},1,gaussian,on,x,1\n", encoding="utf-8")
     with pytest.raises(tables.TableError, match=r"exact\.csv cannot be read as its table"):
         frames.read(path, exact_table.COLUMNS)
