@@ -107,6 +107,39 @@ def test_rows_do_not_depend_on_how_seeds_are_cut_into_shards() -> None:
     assert text[0] == text[1]
 
 
+def test_checks_between_rows_find_the_step_that_a_row_at_each_check_finds() -> None:
+    training = {"steps": 40, "reader": ["scaled_dot"], "length": 1, "learning_rate": 0.03}
+    fine = rows(log_every=2, seeds=[0, 3], **training)
+    coarse = rows(log_every=15, check_every=2, seeds=[0, 3], **training)
+    end = {row["seed"]: row for row in fine if row["step"] == 40}
+    # The seeds reach it at different steps, none of which has a row of the coarse run.
+    reached = {row["steps_to_90"] for row in end.values()}
+    assert len(reached) > 1
+    assert not any(step % 15 == 0 for step in reached)
+    for row in coarse:
+        if row["step"] == 40:
+            assert row["steps_to_90"] == end[row["seed"]]["steps_to_90"]
+    # Checks change nothing else: the last row is the same to the bit.
+    same = ("accuracy", "loss", "grad_norm", "entropy_nats", "reached_90")
+    assert all(
+        row[name] == end[row["seed"]][name] for row in coarse if row["step"] == 40 for name in same
+    )
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_float32_training_is_float64_training_with_more_rounding(reader: str) -> None:
+    found, exact = (
+        rows(steps=4, log_every=4, reader=[reader], training_dtype=dtype)
+        for dtype in ("float32", "float64")
+    )
+    for one, other in zip(found, exact, strict=True):
+        # Single precision has 2^-24 = 6e-8; sums over 16 hidden units, 4 states and 4 steps of
+        # Adam, which divides by gradients that may be small, magnify it.
+        assert one["loss"] == pytest.approx(other["loss"], rel=1e-4)
+        assert one["loss"] != other["loss"]
+    assert recall.initial(reader, [0], length=3, n=4, d_k=5, dtype="float32")[0].dtype == "float32"
+
+
 @pytest.mark.parametrize("experiment", [score_width.EXPERIMENT, capacity.EXPERIMENT])
 def test_a_grid_of_its_own_measures_the_same_cells(experiment: Any) -> None:
     assert experiment.columns == encoder_decoder.COLUMNS
@@ -188,6 +221,24 @@ def test_memory_bounds_what_the_seeds_trained_together_take(
     # As in `test_scaling`: not far below, because the estimate refuses a run before it starts;
     # above there is room, because not all arrays are alive at once.
     assert 0.5 < experiment.memory(slab) / peak < 2
+
+
+def test_memory_of_float32_training_is_half_but_for_its_symbols(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import tracemalloc
+
+    monkeypatch.setattr(recall, "CHUNK", 2)
+    sizes = {"length": 4, "hidden": 16, "d_k": 1024, "batch": 8, "steps": 3, "log_every": 3}
+    slab = SLAB | sizes | {"reader": ["additive"], "training_dtype": "float32", "seeds": [0, 8]}
+    tracemalloc.start()
+    cells.measure_cells(encoder_decoder.cells(slab), encoder_decoder.COLUMNS)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert 0.5 < encoder_decoder.memory(slab) / peak < 2
+    assert encoder_decoder.memory(slab) < 0.6 * encoder_decoder.memory(
+        slab | {"training_dtype": "float64"}
+    )
 
 
 def test_score_layers_take_memory_only_with_a_reader_that_has_them() -> None:

@@ -5,11 +5,13 @@ readers × seeds, with a row for each logged step. Some seeds are trained togeth
 digit.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Unpack, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sqrtdk import schema
 from sqrtdk.core import metrics
@@ -18,6 +20,9 @@ from sqrtdk.experiments.cells import Cell, lazy_batch
 from sqrtdk.experiments.encoder_decoder import model, recall
 from sqrtdk.schema import Column, Key
 from sqrtdk.storage.tables import Row
+
+LEARNT_ACCURACY = 0.9
+"""Accuracy from which the task counts as learnt."""
 
 READER = Key(
     "reader",
@@ -51,13 +56,27 @@ LOG_EVERY = Key(
     axis=False,
 )
 
+CHECK_EVERY = Key(
+    "check_every",
+    "whole",
+    f"Steps between two checks of whether the accuracy has reached {LEARNT_ACCURACY}; the steps "
+    "with a row are checked too.",
+    "steps",
+    axis=False,
+)
+TRAINING_DTYPE = Key(
+    "training_dtype",
+    "choice",
+    "Floating-point type in which the models are trained and measured. Initial parameters are "
+    "drawn in float64 and then cast.",
+    choices=("float64", "float32"),
+    axis=False,
+)
+
 AXES: tuple[Key, ...] = (D_K, LENGTH, HIDDEN, LEARNING_RATE, READER, schema.SEED)
-CONFIG_KEYS: tuple[Key, ...] = (*AXES, STEPS, BATCH, LOG_EVERY)
+CONFIG_KEYS: tuple[Key, ...] = (*AXES, STEPS, BATCH, LOG_EVERY, CHECK_EVERY, TRAINING_DTYPE)
 
 BATCHED_AXES: tuple[str, ...] = ("reader",)
-
-LEARNT_ACCURACY = 0.9
-"""Accuracy from which the task counts as learnt."""
 
 GAIN = Column(
     "accuracy_gain",
@@ -93,14 +112,14 @@ COLUMNS: tuple[Column, ...] = (
     Column("loss", "Cross-entropy of the answer, mean over the held-out sequences.", "nats"),
     Column(
         "reached_90",
-        f"1 if the accuracy was {LEARNT_ACCURACY} or more at this or an earlier logged step, else "
+        f"1 if the accuracy was {LEARNT_ACCURACY} or more at this or an earlier check, else "
         "0; the mean over seeds is the share of seeds that reached it.",
         "share",
         counted=(1,),
     ),
     Column(
         "steps_to_90",
-        f"First logged step at which the accuracy was {LEARNT_ACCURACY} or more. Empty as long as "
+        f"First checked step at which the accuracy was {LEARNT_ACCURACY} or more. Empty as long as "
         "it was not, so that a mean is only over the seeds that reached it.",
         "steps",
         optional=True,
@@ -150,11 +169,13 @@ class Slab(schema.Slab, total=False):
     steps: int
     batch: int
     log_every: int
+    check_every: int
+    training_dtype: str
 
 
 def memory(slab: Slab) -> int:
     """Return the peak memory, in bytes, of the seeds that are trained together."""
-    return peak(slab, states=3, layers=1)
+    return peak(slab, states=3, layers=0)
 
 
 def peak(slab: Slab, *, states: int, layers: int) -> int:
@@ -177,7 +198,10 @@ def peak(slab: Slab, *, states: int, layers: int) -> int:
     # once, and those of one run while they are drawn.
     drawn = (2 + 2 / SEEDS_PER_BATCH) * recall.CHUNK * rows + 3 * held
     blocks = 2 * model.BLOCK
-    return int(8 * (SEEDS_PER_BATCH * (max(evaluation, training) + weights + drawn) + blocks))
+    numbers = SEEDS_PER_BATCH * (max(evaluation, training) + weights) + blocks
+    # Symbols are whole numbers of 8 bytes in either type.
+    itemsize = np.dtype(slab.get("training_dtype", "float64")).itemsize
+    return int(itemsize * numbers + 8 * SEEDS_PER_BATCH * drawn)
 
 
 def seconds(slab: Slab) -> float:
@@ -221,19 +245,31 @@ def measure(
     length: int,
     steps: int,
     log_every: int,
+    check_every: int = 0,
     **training: Unpack[recall.Training],
 ) -> list[list[Row]]:
-    """Return the rows of each seed, one a logged step."""
+    """Return the rows of each seed, one a logged step; only these are checked without the key."""
     data = recall.held_out(seeds, length)
     unasked = recall.unasked_accuracy(data.values)
     first = np.full(len(seeds), np.nan)
     found: list[list[Row]] = [[] for _ in seeds]
     earlier: dict[int, Floats] = {}
+    check_every = check_every or log_every
     moments = recall.train(
-        reader, seeds, length=length, steps=steps, log_every=log_every, **training
+        reader,
+        seeds,
+        length=length,
+        steps=steps,
+        log_every=math.gcd(log_every, check_every),
+        **training,
     )
     for step, parameters, grad_norm in moments:
-        now = evaluate(model.forward(reader, parameters, data), data)
+        if step % log_every and step < steps:
+            if step % check_every == 0:
+                learnt = _reach_level(reader, parameters, data, np.isnan(first))
+                first[learnt] = step
+            continue
+        now = evaluate(model.forward(reader, parameters, data, for_backward=False), data)
         half = max((at for at in earlier if 2 * at <= step), default=None)
         before = np.full(len(seeds), np.nan) if half is None else earlier[half]
         earlier[step] = now["accuracy"]
@@ -251,11 +287,28 @@ def measure(
     return found
 
 
+def _reach_level(
+    reader: str, parameters: model.Parameters, data: model.Sequences, runs: NDArray[np.bool_]
+) -> NDArray[np.intp]:
+    """Return which of some runs have learnt; the others are not evaluated."""
+    at = np.flatnonzero(runs)
+    if not len(at):
+        return at
+    of_runs = {name: one[at] for name, one in parameters.items()}
+    asked = model.Sequences(*(one[at] for one in data))
+    logits = model.forward(reader, of_runs, asked, for_backward=False).logits
+    return at[_accuracy(logits, asked) >= LEARNT_ACCURACY]
+
+
+def _accuracy(logits: Floats, data: model.Sequences) -> Floats:
+    found: Floats = np.mean(np.argmax(logits, axis=-1) == data.answer, axis=-1)
+    return found
+
+
 def evaluate(found: model.Forward, data: model.Sequences) -> dict[str, Floats]:
     """Return metrics of the held-out sequences after a forward pass, each [n_runs]."""
     loss, _ = model.cross_entropy(found.logits, data.answer)
-    accuracy = np.mean(np.argmax(found.logits, axis=-1) == data.answer, axis=-1)
-    result = {"accuracy": accuracy, "loss": loss}
+    result = {"accuracy": _accuracy(found.logits, data), "loss": loss}
     if not found.weights.size:
         empty = np.full(len(loss), np.nan)
         names = ("entropy_nats", "max_weight", "asked_weight", "logit_std")

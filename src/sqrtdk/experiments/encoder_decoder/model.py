@@ -12,7 +12,7 @@ length (time), batch, n (units of a state), d_k (score width), n_keys and n_valu
 Gradients are derived by hand, through time.
 """
 
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -108,21 +108,27 @@ class Forward(NamedTuple):
     logits: Floats
 
 
-def forward(reader: str, parameters: Parameters, data: Sequences) -> Forward:
-    """Read the sequences and answer the questions."""
-    return read_out(reader, parameters, encode(parameters, data), data.question)
+def forward(
+    reader: str, parameters: Parameters, data: Sequences, *, for_backward: bool = True
+) -> Forward:
+    """Read the sequences and answer the questions; see `read_out`."""
+    states = encode(parameters, data)
+    return read_out(reader, parameters, states, data.question, for_backward=for_backward)
 
 
 def encode(parameters: Parameters, data: Sequences) -> Float[Floats, "runs length batch n"]:
     """Return the states h_t = tanh(e_key + e_value + b_h + h_{t-1} w_h), from h_0 = 0."""
-    runs = np.arange(len(data.keys))[:, np.newaxis, np.newaxis]
     # All inputs at once, then one step of the recurrence after the other.
-    states = parameters["e_key"][runs, data.keys] + parameters["e_value"][runs, data.values]
+    states = _rows_of(parameters["e_key"], data.keys)
+    states += _rows_of(parameters["e_value"], data.values)
     states += parameters["b_h"][:, np.newaxis]
+    step = np.empty_like(states[:, 0])
     for t in range(states.shape[1]):
+        state = states[:, t]
         if t:
-            states[:, t] += states[:, t - 1] @ parameters["w_h"]
-        np.tanh(states[:, t], out=states[:, t])
+            np.matmul(states[:, t - 1], parameters["w_h"], out=step)
+            state += step
+        np.tanh(state, out=state)
     return states
 
 
@@ -131,20 +137,24 @@ def read_out(
     parameters: Parameters,
     states: Float[Floats, "runs length batch n"],
     question: Int[Ints, "runs batch"],
+    *,
+    for_backward: bool = True,
 ) -> Forward:
-    """Answer the questions from the states. Raises ValueError for another reader."""
+    """Answer the questions from the states. Raises ValueError for another reader.
+
+    Without `for_backward` the result lacks `match` of the additive score, by far its largest array.
+    """
     if reader not in READERS:
         raise ValueError(f"reader is {reader!r}; allowed: {' or '.join(READERS)}")
     # The context: the last state, or the states weighted by their scores.
-    runs = np.arange(len(states))[:, np.newaxis]
     nothing: Floats = np.empty(0)
     query, match, scores, weights = (nothing,) * 4
     if reader == "fixed":
         context = states[:, -1]
     else:
-        query = parameters["w_q"][runs, question]
+        query = _rows_of(parameters["w_q"], question)
         if reader == "additive":
-            match, scores = _additive(parameters, states, query)
+            match, scores = _additive(parameters, states, query, keep=for_backward)
         else:
             # q · (h w_k) = (q w_kᵀ) · h: one product of width d_k for a query, none for a state.
             match = query @ _transpose(parameters["w_k"])
@@ -153,8 +163,10 @@ def read_out(
         weights = softmax(scores)
         context = np.sum(_over_states(weights) * states, axis=1)
     # The head: context and question in one hidden layer, then the answer.
-    layer = context @ parameters["w_c"] + parameters["e_question"][runs, question]
-    hidden = np.tanh(layer + parameters["b_r"])
+    hidden = context @ parameters["w_c"]
+    hidden += _rows_of(parameters["e_question"], question)
+    hidden += parameters["b_r"]
+    np.tanh(hidden, out=hidden)
     logits = hidden @ parameters["w_y"] + parameters["b_y"]
     return Forward(states, query, match, scores, weights, context, hidden, logits)
 
@@ -168,13 +180,21 @@ def _additive(
     parameters: Parameters,
     states: Float[Floats, "runs length batch n"],
     query: Float[Floats, "runs batch d_k"],
-) -> tuple[Float[Floats, "runs length batch d_k"], Float[Floats, "runs length batch"]]:
-    """Return tanh(query + key) and its product with v_a, [n_runs, length, batch, ...]."""
+    *,
+    keep: bool,
+) -> tuple[Floats, Float[Floats, "runs length batch"]]:
+    """Return tanh(query + key) and its product with v_a, [n_runs, length, batch, ...].
+
+    The first is empty unless it is to be kept.
+    """
     n_runs, length, batch, _ = states.shape
-    match = np.empty((n_runs, length, batch, query.shape[-1]))
-    scores = np.empty((n_runs, length, batch, 1))
-    for run, times in _blocks(match):
-        block = match[run, times]
+    shape = (n_runs, length, batch, query.shape[-1])
+    match = np.empty(shape if keep else 0, query.dtype)
+    # A block that stays in the cache.
+    scratch = np.empty((0 if keep else _times(shape), *shape[2:]), query.dtype)
+    scores = np.empty((*shape[:-1], 1), query.dtype)
+    for run, times in _blocks(shape):
+        block = match[run, times] if keep else scratch[: times.stop - times.start]
         np.matmul(states[run, times], parameters["w_k"][run], out=block)
         block += query[run]
         np.tanh(block, out=block)
@@ -182,10 +202,20 @@ def _additive(
     return match, scores[..., 0]
 
 
-def _blocks(match: Float[Floats, "runs length batch d_k"]) -> list[tuple[int, slice]]:
-    n_runs, length, batch, d_k = match.shape
-    step = max(1, BLOCK // (batch * d_k))
-    return [(run, slice(t, t + step)) for run in range(n_runs) for t in range(0, length, step)]
+def _blocks(shape: tuple[int, ...]) -> list[tuple[int, slice]]:
+    """Cut [n_runs, length, batch, d_k] into blocks of at most `BLOCK` entries of one run."""
+    n_runs, length, step = *shape[:2], _times(shape)
+    return [
+        (run, slice(t, min(t + step, length)))
+        for run in range(n_runs)
+        for t in range(0, length, step)
+    ]
+
+
+def _times(shape: tuple[int, ...]) -> int:
+    """Return how many positions of [n_runs, length, batch, d_k] a block has."""
+    _, length, batch, d_k = shape
+    return min(length, max(1, BLOCK // (batch * d_k)))
 
 
 def cross_entropy(
@@ -200,8 +230,10 @@ def cross_entropy(
     top = logits - np.max(logits, axis=-1, keepdims=True)
     picked = answer[..., np.newaxis]
     losses = np.log(np.sum(np.exp(top), axis=-1)) - np.take_along_axis(top, picked, -1)[..., 0]
-    target = (picked == np.arange(logits.shape[-1])).astype(float)
-    return np.mean(losses, axis=-1), (softmax(logits) - target) / answer.shape[-1]
+    d_logits = softmax(logits)
+    d_logits -= picked == np.arange(logits.shape[-1])
+    d_logits /= answer.shape[-1]
+    return np.mean(losses, axis=-1), d_logits
 
 
 # Backward
@@ -242,9 +274,10 @@ def read_out_backward(
     """
     states, weights = found.states, found.weights
     # The head, from the answer back to the context.
-    d_layer = (d_logits @ _transpose(parameters["w_y"])) * (1.0 - found.hidden**2)
+    d_layer = d_logits @ _transpose(parameters["w_y"])
+    d_layer *= _slope(found.hidden)
     d_context = d_layer @ _transpose(parameters["w_c"])
-    asked = _transpose(_one_hot(question, len(parameters["e_question"][0])))
+    asked = _transpose(_one_hot(question, len(parameters["e_question"][0]), states.dtype))
     gradients = {
         "w_c": _transpose(found.context) @ d_layer,
         "e_question": asked @ d_layer,
@@ -282,12 +315,11 @@ def _additive_backward(
     """Return gradients of the query, w_k and v_a; add the gradient of the states to `d_states`."""
     d_query = np.zeros_like(found.query)
     d_w_k, d_v_a = (np.zeros_like(parameters[name]) for name in ("w_k", "v_a"))
-    for run, times in _blocks(found.match):
+    for run, times in _blocks(found.match.shape):
         # The product with v_a, then the derivative of tanh, then query, states and w_k.
         match, flow = found.match[run, times], d_scores[run, times]
         d_v_a[run] += flow.reshape(1, -1) @ match.reshape(-1, match.shape[-1])
-        inside = match * match
-        np.subtract(1.0, inside, out=inside)
+        inside = _slope(match)
         inside *= parameters["v_a"][run]
         inside *= flow
         d_states[run, times] += inside @ parameters["w_k"][run].T
@@ -306,13 +338,23 @@ def bptt(
 
     Backpropagation through time: δ_t = d_t + (1 - h_{t+1}²) δ_{t+1} w_hᵀ. Shapes as the states'.
     """
-    total, inputs = d_states.copy(), 1.0 - states**2
+    total, inputs = d_states.copy(), _slope(states)
     w_back = np.ascontiguousarray(_transpose(parameters["w_h"]))
+    step = np.empty_like(states[:, 0])
     for t in reversed(range(states.shape[1])):
+        flow = total[:, t]
         if t + 1 < states.shape[1]:
-            total[:, t] += inputs[:, t + 1] @ w_back
-        inputs[:, t] *= total[:, t]
+            np.matmul(inputs[:, t + 1], w_back, out=step)
+            flow += step
+        inputs[:, t] *= flow
     return total, inputs
+
+
+def _slope(y: Floats) -> Floats:
+    """Return the derivative of tanh where its value is y, 1 - y²."""
+    found = y * y
+    np.subtract(1.0, found, out=found)
+    return found
 
 
 def state_jacobian(
@@ -363,15 +405,28 @@ def _by_symbol(
 ) -> Float[Floats, "runs {count} n"]:
     """Sum the rows [n_runs, length * batch, n] of each symbol, [n_runs, count, n]."""
     if count <= ONE_HOT_MAX:
-        return _transpose(_rows(_one_hot(symbols, count))) @ rows
-    found = np.empty((len(rows), count, rows.shape[-1]))
+        return _transpose(_rows(_one_hot(symbols, count, rows.dtype))) @ rows
+    found = np.empty((len(rows), count, rows.shape[-1]), rows.dtype)
     for run, unit in np.ndindex(len(rows), rows.shape[-1]):
         # Row by row, so that the order of a sum does not depend on the other runs.
         found[run, :, unit] = np.bincount(symbols[run].ravel(), rows[run, :, unit], count)
     return found
 
 
-def _one_hot(symbols: Int[Ints, "*symbols"], count: int) -> Float[Floats, "*symbols {count}"]:
+def _one_hot(
+    symbols: Int[Ints, "*symbols"], count: int, dtype: np.dtype[Any]
+) -> Float[Floats, "*symbols {count}"]:
     """Turn symbols [...] into one-hot vectors [..., count]."""
-    found: Floats = (symbols[..., np.newaxis] == np.arange(count)).astype(float)
+    found: Floats = (symbols[..., np.newaxis] == np.arange(count)).astype(dtype)
+    return found
+
+
+def _rows_of(
+    table: Float[Floats, "runs count n"], symbols: Int[Ints, "runs *symbols"]
+) -> Float[Floats, "runs *symbols n"]:
+    """Return the row of each symbol [n_runs, ...] from the table of its run, [n_runs, ..., n]."""
+    n_runs, count, n = table.shape
+    first = count * np.arange(n_runs).reshape(-1, *[1] * (symbols.ndim - 1))
+    # One index for both axes: NumPy copies whole rows then, which is three times faster.
+    found: Floats = np.take(table.reshape(n_runs * count, n), first + symbols, axis=0)
     return found

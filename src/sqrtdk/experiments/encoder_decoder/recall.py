@@ -11,7 +11,7 @@ the same sequences and start from the same encoder and head.
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, TypedDict, Unpack
+from typing import NamedTuple, Required, TypedDict, Unpack
 
 import numpy as np
 
@@ -101,17 +101,18 @@ def unasked_accuracy(values: Ints) -> Floats:
 
 
 def initial(
-    reader: str, seeds: Sequence[int], *, length: int, n: int, d_k: int
+    reader: str, seeds: Sequence[int], *, length: int, n: int, d_k: int, dtype: str = "float64"
 ) -> tuple[Floats, Parameters]:
     """Draw initial parameters as one array [n_runs, count], and return views of it by name.
 
     They are normal, with variance 1 over the rows that a matrix sums, so queries and the sum of the
-    embeddings have entries of variance 1. Biases are 0.
+    embeddings have entries of variance 1. Biases are 0. They are drawn in float64 and then cast.
     """
     shapes = model.shapes(reader, n_keys=length, n_values=N_VALUES, n=n, d_k=d_k)
     deviation = {"w_q": 1.0, "e_question": 1.0, "v_a": d_k**-0.5, "b_h": 0, "b_r": 0, "b_y": 0}
     deviation |= dict.fromkeys(("e_key", "e_value"), 0.5**0.5)
-    flat = np.empty((len(seeds), sum(math.prod(shape) for shape in shapes.values())))
+    count = sum(math.prod(shape) for shape in shapes.values())
+    flat = np.empty((len(seeds), count), dtype)
     parameters = views(flat, shapes)
     for name, shape in shapes.items():
         for run, seed in enumerate(seeds):
@@ -130,13 +131,17 @@ def views(flat: Floats, shapes: dict[str, tuple[int, int]]) -> Parameters:
     return found
 
 
-class Training(TypedDict):
-    """Settings of training other than the length of the sequences and the number of steps."""
+class Training(TypedDict, total=False):
+    """Settings of training other than the length of the sequences and the number of steps.
 
-    d_k: int
-    n: int
-    batch: int
-    learning_rate: float
+    `training_dtype` is float64 if it is missing.
+    """
+
+    d_k: Required[int]
+    n: Required[int]
+    batch: Required[int]
+    learning_rate: Required[float]
+    training_dtype: str
 
 
 class Moment(NamedTuple):
@@ -161,7 +166,8 @@ def train(
 ) -> Iterator[Moment]:
     """Train one run a seed with Adam; yield step 0, every `log_every`-th, and the last step."""
     d_k, n, batch = training["d_k"], training["n"], training["batch"]
-    flat, parameters = initial(reader, seeds, length=length, n=n, d_k=d_k)
+    dtype = training.get("training_dtype", "float64")
+    flat, parameters = initial(reader, seeds, length=length, n=n, d_k=d_k, dtype=dtype)
     gradient, scratch = np.empty_like(flat), np.empty_like(flat)
     moments = AdamState(flat)
     shapes = model.shapes(reader, n_keys=length, n_values=N_VALUES, n=n, d_k=d_k)
