@@ -235,12 +235,24 @@ def verdict(draw: Draw, rng: np.random.Generator, seeds: int) -> str:
         return "undecided"
 
 
-def shares(case: Case, seeds: int, repeats: int = REPEATS) -> dict[str, float]:
+def shares(
+    case: Case, seeds: int, repeats: int = REPEATS, *, cases: Sequence[Case] = CASES
+) -> dict[str, float]:
     """Return how often each verdict is given."""
-    place = CASES.index(case)
+    place = cases.index(case)
     rng = np.random.Generator(np.random.Philox(np.random.SeedSequence((place, seeds))))
     counts = Counter(verdict(case.draw, rng, seeds) for _ in range(repeats))
     return {name: counts[name] / repeats for name in ("true", "false", "undecided")}
+
+
+def lines(cases: Sequence[Case]) -> Iterator[str]:
+    """Yield the lines of the table."""
+    yield "| claim | truth | right | " + " | ".join(f"{n} seeds" for n in SEEDS) + " |"
+    yield "|---" * (3 + len(SEEDS)) + "|"
+    for case in cases:
+        found = (shares(case, seeds, cases=cases) for seeds in SEEDS)
+        numbers = (f"{100 * one['true']:.0f} / {100 * one['false']:.0f}" for one in found)
+        yield f"| {case.claim} | {case.truth} | {case.right} | " + " | ".join(numbers) + " |"
 
 
 def page() -> Iterator[str]:
@@ -257,12 +269,7 @@ def page() -> Iterator[str]:
         "[verdicts.md](verdicts.md), the intervals in [statistics.md](statistics.md)."
     )
     yield ""
-    yield "| claim | truth | right | " + " | ".join(f"{n} seeds" for n in SEEDS) + " |"
-    yield "|---" * (3 + len(SEEDS)) + "|"
-    for case in CASES:
-        found = (shares(case, seeds) for seeds in SEEDS)
-        cells = (f"{100 * one['true']:.0f} / {100 * one['false']:.0f}" for one in found)
-        yield f"| {case.claim} | {case.truth} | {case.right} | " + " | ".join(cells) + " |"
+    yield from lines(CASES)
     yield ""
     yield (
         "The second row shows a rule that chooses and reports rates on the same seeds. If one "

@@ -16,6 +16,7 @@ ORDER = (
     "reach",
     "remedies",
     "sinks",
+    "extrapolation",
     "tensors",
 )
 """The order of the report; experiments that are not listed follow by name."""

@@ -1,0 +1,42 @@
+"""Answer a question that people ask: whether the scale should grow with the length."""
+
+from sqrtdk.experiments.story import Asked, RunTables
+from sqrtdk.stats.intervals import Estimate, MissingError
+from sqrtdk.stats.series import scaled_rule
+from sqrtdk.stats.wording import format_estimate
+
+
+def longer(run: RunTables) -> str:
+    """Say what weight on the match remains at the most keys, with each scale rule."""
+    table = run.table("lengths")
+    table = table[(table["d_k"] == table["d_k"].max()) & (table["multiplier"] == "fixed")]
+    if table.empty:
+        raise MissingError("the run has no rule with a fixed multiplier")
+    most = table["n_asked"].max()
+    table = table[table["n_asked"] == most].drop_duplicates("scaling").set_index("scaling")
+    first = scaled_rule(run.settings["scaling"])
+    names = sorted(table.index, key=lambda name: (name != first, table.loc[name, "scale"]))
+    texts = [f"{name} {format_estimate(_weight(table, name))}" for name in names]
+    return (
+        f"Trained with {table['n_k'].iloc[0]} keys and asked at {most}, the weight on the match "
+        f"is: {', '.join(texts)}."
+    )
+
+
+def _weight(table: object, name: str) -> Estimate:
+    row = table.loc[name]  # type: ignore[attr-defined]
+    return Estimate(row["match_weight"], row["match_weight_low"], row["match_weight_high"])
+
+
+ASKED = (
+    Asked(
+        213,
+        "longer",
+        "Should the scale grow with the length of the context?",
+        "A head trained at one length disperses at longer ones, because the gap between the match "
+        "and the rest stays while the rest grows in number. A factor that grows with ln n holds "
+        "against it; a head that trains at all lengths can learn the gap instead.",
+        longer,
+        "claim-length_scale",
+    ),
+)

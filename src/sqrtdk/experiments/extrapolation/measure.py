@@ -1,0 +1,318 @@
+"""A head trained at n_k keys and asked at more, with scale rules that depend on that number.
+
+A slab is one combination of sizes. Its cells are seeds × scale rules × multipliers × learning
+rates, with a row for each number of keys asked. Training is that of `training` under Adam, with the
+loss `values`. All cells of a seed use the same libraries and queries, and begin with the same
+projections.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from sqrtdk import schema
+from sqrtdk.core import random_streams, scale_rules
+from sqrtdk.core.attention import softmax
+from sqrtdk.core.metrics import row_metrics
+from sqrtdk.core.random_streams import Purpose
+from sqrtdk.core.shapes import Floats
+from sqrtdk.experiments.cells import Cell, lazy_batch
+from sqrtdk.experiments.remedies import model
+from sqrtdk.experiments.remedies.model import Head, Remedy
+from sqrtdk.experiments.training import lookup
+from sqrtdk.experiments.training import measure as training
+from sqrtdk.experiments.training.lookup import Batch
+from sqrtdk.schema import Column, Entry, Key
+from sqrtdk.storage.tables import Row
+
+MOST_ASKED = 64
+"""Maximum queries of a library: more would cost more and be less independent."""
+
+N_ASKED = Key(
+    "n_asked",
+    "whole",
+    "Number of keys that a query attends to after training with n_k of them.",
+    "keys",
+    minimum=2,
+    maximum=10**6,
+)
+MULTIPLIER = Key(
+    "multiplier",
+    "choice",
+    "Whether a factor of the scale is learned, from 1 (learned), or not (fixed).",
+    choices=("fixed", "learned"),
+)
+
+AXES: tuple[Key, ...] = (
+    schema.D_K,
+    schema.N_K,
+    training.BATCH_SIZE,
+    schema.SCALING,
+    MULTIPLIER,
+    training.LEARNING_RATE,
+    schema.SEED,
+)
+
+CONFIG_KEYS: tuple[Key, ...] = (
+    schema.D_K,
+    schema.N_K,
+    N_ASKED,
+    training.BATCH_SIZE,
+    training.D_MODEL,
+    schema.D_V,
+    training.NOISE_SD,
+    training.STEPS,
+    schema.SCALING,
+    MULTIPLIER,
+    training.LEARNING_RATE,
+    schema.SEED,
+)
+
+BATCHED_AXES: tuple[str, ...] = ("n_asked", "multiplier", "learning_rate")
+
+_DIVERGED = "Empty if the run has diverged."
+
+COLUMNS: tuple[Column, ...] = (
+    *(schema.axis_column(key) for key in (*AXES, N_ASKED)),
+    Column(
+        "scale", f"Factor that multiplies the scores at n_asked keys. {_DIVERGED}", optional=True
+    ),
+    Column(
+        "held_out_loss",
+        "Half the squared distance of the output to the wanted value, mean over held-out queries. "
+        f"{_DIVERGED}",
+        optional=True,
+    ),
+    Column(
+        "match_weight",
+        f"Weight on the wanted item, mean over held-out queries. {_DIVERGED}",
+        optional=True,
+    ),
+    Column(
+        "entropy_nats",
+        f"Entropy of the weights, mean over held-out queries. {_DIVERGED}",
+        "nats",
+        optional=True,
+    ),
+    Column(
+        "accuracy",
+        "Share of held-out queries whose largest weight is on the wanted item, which no scale "
+        f"changes. {_DIVERGED}",
+        "share",
+        counted=(training.HELD_OUT,),
+        optional=True,
+    ),
+    Column(
+        "best_loss",
+        "Loss of the best possible output on the same queries: the expected value given the query "
+        "and the library.",
+    ),
+    Column("best_match_weight", "Weight on the wanted item by the best weights."),
+    Column("best_accuracy", "Accuracy of the best weights.", "share"),
+    Column("diverged", "1 if held-out scores are not finite numbers, else 0."),
+)
+
+
+class Settings(training.Settings, total=False):
+    """The values of the experiment's keys in a run, as far as its derived tables need them."""
+
+    n_asked: list[int]
+    multiplier: list[str]
+
+
+class Slab(schema.Slab, total=False):
+    """The work of one shard job. All runs of a seed are trained together."""
+
+    n_asked: list[int]
+    batch_size: int
+    d_model: int
+    noise_sd: float
+    steps: int
+    multiplier: list[str]
+    learning_rate: list[float]
+
+
+class Variant(NamedTuple):
+    """One run of a seed; `entry` is that of its scale rule."""
+
+    scaling: str
+    entry: Entry
+    multiplier: str
+    rate: float
+
+
+def memory(slab: Slab) -> int:
+    """Return the peak memory of one seed's runs in bytes, from the sizes of their arrays."""
+    asked = max(slab["n_asked"])
+    runs = len(slab["learning_rate"]) * len(slab["multiplier"]) * len(slab.get("scaling", {"": {}}))
+    libraries, queries = _sizes(asked)
+    scores = 8 * libraries * queries * asked
+    held = libraries * asked * (slab["d_model"] + slab["d_v"]) * 2
+    batch = slab["n_k"] * (slab["d_model"] + slab["d_v"]) + slab["batch_size"] * slab["d_model"]
+    run = 12 * slab["d_k"] * slab["d_model"] + 8 * slab["batch_size"] * slab["n_k"]
+    return int(8 * (scores + held + 2 * slab["steps"] * batch + runs * run))
+
+
+def seconds(slab: Slab) -> float:
+    """Return the approximate time of one seed of a slab on one core."""
+    runs = len(slab["learning_rate"]) * len(slab["multiplier"]) * len(slab["scaling"])
+    training_time = slab["steps"] * (2e-4 + runs * 1e-8 * slab["d_k"] * slab["d_model"])
+    return float(training_time + runs * sum(slab["n_asked"]) * 1e-5)
+
+
+def cells(slab: Slab) -> Iterator[Cell]:
+    """Yield the cells of one slab; those of a seed are trained together on first use."""
+    sizes: Row = {"d_k": slab["d_k"], "n_k": slab["n_k"], "batch_size": slab["batch_size"]}
+    variants = [
+        Variant(scaling, entry, multiplier, rate)
+        for scaling, entry in slab["scaling"].items()
+        for multiplier in slab["multiplier"]
+        for rate in slab["learning_rate"]
+    ]
+    for seed in range(*slab["seeds"]):
+        found = lazy_batch(partial(measure, slab, seed), variants)
+        for place, variant in enumerate(variants):
+            axes: Row = {
+                "scaling": variant.scaling,
+                "multiplier": variant.multiplier,
+                "learning_rate": variant.rate,
+                "seed": seed,
+            }
+            yield sizes | axes, partial(found, place)
+
+
+def measure(slab: Slab, seed: int, variants: Sequence[Variant]) -> list[list[Row]]:
+    """Return the rows of several runs of one seed, one for each number of keys asked."""
+    batches = training.draw_batches(_task(slab), seed, "", slab["steps"])
+    w_q, w_k = training.projections(_task(slab), seed)
+    remedies = [
+        Remedy(
+            multiplier=_factor(slab, variant, slab["n_k"]),
+            learned=variant.multiplier == "learned",
+        )
+        for variant in variants
+    ]
+    rates = np.array([variant.rate for variant in variants])[:, np.newaxis, np.newaxis]
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        head = Head(w_q, w_k, remedies, rate=rates)
+        for step in range(slab["steps"]):
+            model.learn(head, head.products(), batches.at(step))
+        products, learned = head.products().product, np.exp(head.log_scale)[:, 0, 0]
+        rows: list[list[Row]] = [[] for _ in variants]
+        for n_asked in slab["n_asked"]:
+            held_out = draw(slab, seed, n_asked)
+            best = _best(held_out, slab["noise_sd"])
+            for place, variant in enumerate(variants):
+                scale = float(learned[place]) * _factor(slab, variant, n_asked)
+                found = ask(held_out, products[place], scale)
+                rows[place].append({"n_asked": n_asked} | found | best)
+    return rows
+
+
+def _factor(slab: Slab, variant: Variant, n_k: int) -> float:
+    """Return the factor of a run's scale rule at a number of keys. Raises ValueError."""
+    found = scale_rules.factor(variant.entry, d_k=slab["d_k"], n_k=n_k)
+    if found is None:
+        raise ValueError(f"{variant.scaling} is not one factor of d_k and n_k")
+    return found
+
+
+def ask(held_out: Batch, product: Floats, scale: float) -> Row:
+    """Measure one run on held-out queries."""
+    scores = lookup.scores(held_out, product)
+    if not (np.all(np.isfinite(scores)) and math.isfinite(scale)):
+        names = ("scale", "held_out_loss", "match_weight", "entropy_nats", "accuracy")
+        lost: Row = dict.fromkeys(names, math.nan)
+        return lost | {"diverged": 1.0}
+    logits = scale * scores
+    loss, weight, accuracy = _measured(held_out, logits)
+    return {
+        "scale": scale,
+        "held_out_loss": loss,
+        "match_weight": weight,
+        "entropy_nats": float(np.mean(row_metrics(logits).entropy_nats)),
+        "accuracy": accuracy,
+        "diverged": 0.0,
+    }
+
+
+def _measured(held_out: Batch, logits: Floats) -> tuple[float, float, float]:
+    """Return the mean loss, the mean weight on the match and the accuracy of logits."""
+    weights = softmax(logits)
+    at = held_out.targets[..., np.newaxis]
+    wanted = np.take_along_axis(held_out.values, at, axis=-2)
+    error = weights @ held_out.values - wanted
+    hits = np.equal(np.argmax(logits, axis=-1), held_out.targets)
+    return (
+        float(np.mean(np.sum(error * error, axis=-1))) / 2,
+        float(np.mean(np.take_along_axis(weights, at, axis=-1))),
+        float(np.mean(hits)),
+    )
+
+
+def _best(held_out: Batch, noise_sd: float) -> Row:
+    """Return what the best output gives.
+
+    All items have the same length, so that item x has the likelihood exp(x·y / noise²) given the
+    query y, up to a factor that all share. The best weights are the softmax of x·y / noise², at
+    any number of items.
+    """
+    logits = held_out.queries @ np.swapaxes(held_out.items, -1, -2) / noise_sd**2
+    loss, weight, accuracy = _measured(held_out, logits)
+    return {"best_loss": loss, "best_match_weight": weight, "best_accuracy": accuracy}
+
+
+# Random draws
+
+# The position of a name is part of its key: append, never reorder.
+_ARRAYS = ("items", "values", "noise", "targets")
+
+
+def stream(array: str, *, seed: int, sizes: Sequence[int]) -> np.random.Generator:
+    """Return the random stream of one array, keyed by its purpose: its sizes and the seed."""
+    # The 3 separates the keys from those of `training`, `sinks` and `recall.stream`.
+    return random_streams.stream(Purpose.TRAINING, 3, seed, _ARRAYS.index(array), *sizes)
+
+
+def _sizes(n_asked: int) -> tuple[int, int]:
+    """Return the numbers of libraries and of queries of each.
+
+    >>> _sizes(16), _sizes(4096)
+    ((16, 16), (4, 64))
+    """
+    queries = min(n_asked, MOST_ASKED)
+    return math.ceil(training.HELD_OUT / queries), queries
+
+
+def draw(slab: Slab, seed: int, n_asked: int) -> Batch:
+    """Draw held-out libraries of this many items, and queries about different ones of them."""
+    libraries, queries = _sizes(n_asked)
+
+    def drawn(array: str) -> np.random.Generator:
+        return stream(array, seed=seed, sizes=(n_asked, slab["d_model"], slab["d_v"]))
+
+    # The items are in random order, so that the first ones are as good as any.
+    targets = np.tile(np.arange(queries), (libraries, 1))
+    return lookup.make_batch(
+        drawn("items").standard_normal((libraries, n_asked, slab["d_model"])),
+        drawn("values").standard_normal((libraries, n_asked, slab["d_v"])),
+        drawn("noise").standard_normal((libraries, queries, slab["d_model"])),
+        targets,
+        noise_sd=slab["noise_sd"],
+    )
+
+
+def _task(slab: Slab) -> training.Slab:
+    """Return the slab of `training` that has the same libraries and projections."""
+    return {
+        "d_k": slab["d_k"],
+        "n_k": slab["n_k"],
+        "batch_size": slab["batch_size"],
+        "d_model": slab["d_model"],
+        "d_v": slab["d_v"],
+        "noise_sd": slab["noise_sd"],
+        "steps": slab["steps"],
+    }
