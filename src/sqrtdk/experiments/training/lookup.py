@@ -289,21 +289,24 @@ def train(
 ) -> list[LogPoint]:
     """Train runs together, one step for each batch along the first axis but the last one.
 
-    The runs are the leading axis of the optimizer's arrays and of `scale` [n_runs, 1, 1]. Held-out
-    accuracy is measured at every step, everything else at the logged ones.
+    The runs are the leading axis of the optimizer's arrays and of `scale` [n_runs, 1, 1]. Until a
+    run has reached the level, its held-out accuracy is measured at every step, and everything else
+    at the logged ones.
     """
     wanted, reached = frozenset(logged), np.full(len(scale), np.nan)
     points = []
     for step in range(len(batches.targets)):
         batch, product = batches.at(step), optimizer.product
-        found = scores(held_out, product[:, np.newaxis])
-        finite: NDArray[np.bool_] = np.all(np.isfinite(found), axis=(-3, -2, -1))
-        # A scale is above 0, so it does not change which score is largest.
-        hits = np.equal(np.argmax(found, axis=-1), held_out.targets)
-        accuracy = np.where(finite, np.mean(hits, axis=(-2, -1)), np.nan)
-        reached = np.where(np.isnan(reached) & (accuracy >= level), step, reached)
         d_product = loss_d_product(batch, product, scale=scale, loss=loss)
-        if step in wanted:
+        if step not in wanted:
+            reached[_reach(held_out, product, np.isnan(reached), level)] = step
+        else:
+            found = scores(held_out, product[:, np.newaxis])
+            finite: NDArray[np.bool_] = np.all(np.isfinite(found), axis=(-3, -2, -1))
+            # A scale is above 0, so it does not change which score is largest.
+            hits = np.equal(np.argmax(found, axis=-1), held_out.targets)
+            accuracy = np.where(finite, np.mean(hits, axis=(-2, -1)), np.nan)
+            reached = np.where(np.isnan(reached) & (accuracy >= level), step, reached)
             logits = scale[:, np.newaxis] * found
             # A scale above 1 may make finite scores infinite.
             scaled = np.all(np.isfinite(logits), axis=(-3, -2, -1))
@@ -322,9 +325,31 @@ def train(
                     known(_total(rows.max_weight) / held_out.targets.size),
                     known(norm_q),
                     known(norm_k),
-                    reached,
+                    reached.copy(),
                     np.where(finite, 0.0, 1.0),
                 )
             )
         optimizer.step(d_product)
     return points
+
+
+def _reach(
+    held_out: Batch, product: Floats, runs: NDArray[np.bool_], level: float
+) -> NDArray[np.intp]:
+    """Return which of some runs [n_runs] have a held-out accuracy of at least the level.
+
+    All their scores are two matrix products, [libraries, n_q, runs, n_k]. A product that is not
+    finite gives scores that are not, which is no accuracy.
+    """
+    at = np.flatnonzero(runs & np.all(np.isfinite(product), axis=(-2, -1)))
+    if not len(at):
+        return at
+    libraries, n_q, d_model = held_out.queries.shape
+    side = np.ascontiguousarray(np.swapaxes(product[at], 0, 1)).reshape(d_model, -1)
+    found = held_out.queries.reshape(-1, d_model) @ side
+    found = found.reshape(libraries, -1, d_model) @ np.swapaxes(held_out.items, -1, -2)
+    found = found.reshape(libraries, n_q, len(at), -1)
+    finite = np.all(np.isfinite(found), axis=(0, 1, 3))
+    hits = np.argmax(found, axis=-1) == held_out.targets[..., np.newaxis]
+    learnt: NDArray[np.bool_] = finite & (np.mean(hits, axis=(0, 1)) >= level)
+    return at[learnt]
