@@ -1,0 +1,1 @@
+"""A causal transformer that is trained, and a recurrent network of the same size."""
