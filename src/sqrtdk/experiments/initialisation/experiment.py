@@ -30,4 +30,5 @@ EXPERIMENT = Experiment(
     pivot=Pivot(
         metrics=("logit_std", "entropy_normalized", "max_weight"), side="init", down="d_model"
     ),
+    references="initialisation/references.html.j2",
 )

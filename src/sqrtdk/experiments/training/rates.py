@@ -228,7 +228,7 @@ def result_of(runs: Runs, grid: Sequence[float]) -> RuleResult:
     """Return one scale rule of a comparison."""
     places = crossfit(runs)
     works = runs.accuracy >= training.LEARNT_ACCURACY
-    widths = dict(zip(sorted(set(grid)), _decades(grid), strict=True))
+    widths = dict(zip(sorted(set(grid)), decades(grid), strict=True))
     windows = works @ np.array([widths[rate] for rate in runs.rates])
     ends = [place for place, rate in enumerate(runs.rates) if rate in (min(grid), max(grid))]
     return RuleResult(
@@ -270,10 +270,10 @@ def edge(chosen: Sequence[float], grid: Sequence[float]) -> str:
     return "lowest" if lowest else "highest" if highest else ""
 
 
-def _decades(grid: Sequence[float]) -> list[float]:
+def decades(grid: Sequence[float]) -> list[float]:
     """Return the width in decades that each rate of the grid represents, in rising order.
 
-    >>> [round(width, 3) for width in _decades([0.01, 0.1, 10.0])]
+    >>> [round(width, 3) for width in decades([0.01, 0.1, 10.0])]
     [0.5, 1.5, 1.0]
     """
     logs = np.log10(sorted(set(grid)))

@@ -1,6 +1,6 @@
 """Transformer: loss, largest logit and entropy in training, against the rate and the scale."""
 
-from sqrtdk.experiments.base import Experiment, Pivot
+from sqrtdk.experiments.base import Experiment, Figure, Pivot, Table
 from sqrtdk.experiments.transformer import measure
 
 EXPERIMENT = Experiment(
@@ -16,9 +16,50 @@ EXPERIMENT = Experiment(
     memory=measure.memory,
     seconds=measure.seconds,
     refuse=measure.refuse,
+    tables=(
+        Table(
+            "arms",
+            "arms",
+            "Loss at each learning rate and the window of rates: one row per scale rule and rate.",
+            needs=("runs",),
+            judges=True,
+        ),
+        Table(
+            "collapse",
+            "collapse",
+            "Runs whose attention entropy collapses, and whether they learn: one row per seed.",
+            needs=("runs",),
+            judges=True,
+        ),
+        Table(
+            "recurrence",
+            "recurrence",
+            "A transformer and a recurrent network of its size: one row per seed.",
+            needs=("runs",),
+            judges=True,
+        ),
+        Table(
+            "start",
+            "start",
+            "Entropy at initialisation against the number of visible keys, beside the exact value "
+            "for unrelated vectors.",
+            needs=("runs",),
+        ),
+    ),
+    figures=(
+        Figure("rates", tables=("arms",), seeds_from="arms"),
+        Figure("attention"),
+        Figure("logits"),
+        Figure("start", tables=("start",), seeds_from="start"),
+    ),
     pivot=Pivot(
         metrics=("held_out_loss", "accuracy", "diverged", "entropy_0", "max_logit_0"),
         side="scaling",
         down="learning_rate",
+    ),
+    references="transformer/references.html.j2",
+    limits=(
+        "The trained transformer is small and its training short: two layers, about 10⁵ "
+        "parameters, a few hundred steps. Longer training may change which model is better.",
     ),
 )

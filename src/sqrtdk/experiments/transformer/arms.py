@@ -1,0 +1,163 @@
+"""Compute arms.csv: loss at each learning rate, and how wide the window of rates is.
+
+A run has learnt if it closes at least `LEARNT` of the gap between its loss at initialisation and
+the lowest mean loss that a transformer of the same task and d_head reaches under any scale rule.
+The window of a seed is the number of decades of rates at which it has learnt, as in
+`training.rates`. A run that diverged counts with its loss at initialisation.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import pandas as pd
+
+from sqrtdk import schema
+from sqrtdk.experiments.training.rates import decades
+from sqrtdk.experiments.transformer.measure import D_HEAD, LEARNING_RATE, NETWORK, TASK, Settings
+from sqrtdk.schema import Column
+from sqrtdk.stats.intervals import interval
+from sqrtdk.stats.series import scaled_rule
+from sqrtdk.storage import tables
+
+LEARNT = 0.9
+"""Share of the gap from the first loss to the best one that a run must close to have learnt."""
+
+_BEST = "Only in the row of the arm's best rate, else empty"
+
+COLUMNS = (
+    *(schema.axis_column(key) for key in (TASK, NETWORK, D_HEAD, schema.SCALING, LEARNING_RATE)),
+    Column("n_seeds", "Number of seeds.", "seeds", read=int),
+    Column("loss", "Held-out loss after the last step, mean over seeds.", "nats"),
+    Column("loss_low", "Lower end of its 95 % interval.", "nats", optional=True),
+    Column("loss_high", "Upper end.", "nats", optional=True),
+    Column("accuracy", "Accuracy after the last step, mean over seeds.", "share"),
+    Column(
+        "learnt",
+        f"Number of seeds that close {100 * LEARNT:.0f} % of the gap between the first loss and "
+        "the lowest mean loss of a transformer of this task and d_head.",
+        "seeds",
+        read=int,
+    ),
+    Column("diverged", "Number of seeds that diverged.", "seeds", read=int),
+    Column("begun", "Held-out loss at initialisation, mean over seeds.", "nats"),
+    Column("best", "1 for the rate with the lowest mean loss of the arm, else 0.", read=int),
+    Column("window", f"Decades of rates at which a seed has learnt, mean. {_BEST}.", optional=True),
+    Column("window_low", "Lower end of its 95 % interval.", optional=True),
+    Column("window_high", "Upper end.", optional=True),
+    Column(
+        "window_edge",
+        f"1 if some seed has learnt at the highest rate of the grid, so that the window may be "
+        f"wider. {_BEST}.",
+        optional=True,
+    ),
+    Column(
+        "gap",
+        f"Decades by which the window is wider with 1/√d_head, seed by seed, mean. {_BEST}, and "
+        "empty without that rule.",
+        optional=True,
+    ),
+    Column("gap_low", "Lower end of its 95 % interval.", optional=True),
+    Column("gap_high", "Upper end.", optional=True),
+    Column(
+        "sensitivity",
+        "Learning-rate sensitivity (Wortsman et al. 2023): mean over rates of the loss above the "
+        f"arm's best one, mean over seeds. {_BEST}.",
+        "nats",
+        optional=True,
+    ),
+    Column("sensitivity_low", "Lower end of its 95 % interval.", "nats", optional=True),
+    Column("sensitivity_high", "Upper end.", "nats", optional=True),
+)
+
+
+class Arm(NamedTuple):
+    """The runs of one arm after the last step, a row for each seed and a column for each rate.
+
+    `begun` [n_seeds, n_rates] is the loss at initialisation.
+    """
+
+    rates: list[float]
+    begun: np.ndarray
+    loss: np.ndarray
+    accuracy: np.ndarray
+    diverged: np.ndarray
+
+    def learnt(self, best: float) -> np.ndarray:
+        """Return which runs close enough of the gap to a best loss, [n_seeds, n_rates]."""
+        share: np.ndarray = self.begun - self.loss >= LEARNT * (self.begun - best)
+        return share
+
+
+def arms_of(settings: Settings, runs: pd.DataFrame) -> dict[tuple[str, str, int, str], Arm]:
+    """Return every arm by task, network, d_head and scale rule."""
+    axes = ["task", "network", "d_head", "scaling"]
+    found = {}
+    for at, frame in runs.groupby(axes, sort=True):
+        ends = frame[frame["step"] == int(settings["steps"])]
+
+        def matrix(name: str, rows: pd.DataFrame) -> np.ndarray:
+            table = rows.pivot_table(
+                index="seed", columns="learning_rate", values=name, dropna=False, sort=True
+            )
+            return table.to_numpy(dtype=float)
+
+        begun = matrix("held_out_loss", frame[frame["step"] == 0])
+        loss, diverged = matrix("held_out_loss", ends), matrix("diverged", ends)
+        loss = np.where(diverged > 0, begun, loss)
+        arm = Arm(
+            sorted(set(frame["learning_rate"])), begun, loss, matrix("accuracy", ends), diverged
+        )
+        found[cast(tuple[str, str, int, str], at)] = arm
+    return found
+
+
+def best_losses(arms: Mapping[tuple[str, str, int, str], Arm]) -> dict[tuple[str, int], float]:
+    """Return the lowest mean loss of a transformer by task and d_head, over rules and rates."""
+    found: dict[tuple[str, int], float] = {}
+    for (task, network, d_head, _), arm in arms.items():
+        if network == "transformer":
+            low = float(np.min(np.mean(arm.loss, axis=0)))
+            found[task, d_head] = min(low, found.get((task, d_head), np.inf))
+    return found
+
+
+def windows(arm: Arm, best: float) -> np.ndarray:
+    """Return the window of each seed in decades."""
+    width = np.array(decades(arm.rates))
+    found: np.ndarray = arm.learnt(best) @ width
+    return found
+
+
+def rows(settings: Settings, runs: pd.DataFrame) -> Iterator[tables.Row]:
+    """Yield the rows of arms.csv for a run's runs.csv."""
+    arms = arms_of(settings, runs)
+    best = best_losses(arms)
+    scaled = scaled_rule(settings["scaling"])
+    for (task, network, d_head, scaling), arm in arms.items():
+        # A recurrent network alone is compared with itself.
+        level = best.get((task, d_head), float(np.min(np.mean(arm.loss, axis=0))))
+        other = arms.get((task, network, d_head, scaled or ""))
+        chosen = int(np.argmin(np.mean(arm.loss, axis=0)))
+        for place, rate in enumerate(arm.rates):
+            row: dict[str, Any] = {
+                "task": task, "network": network, "d_head": d_head, "scaling": scaling,
+                "learning_rate": rate, "n_seeds": len(arm.loss),
+                **_mean("loss", arm.loss[:, place]),
+                "accuracy": float(np.mean(arm.accuracy[:, place])),
+                "learnt": int(np.sum(arm.learnt(level)[:, place])),
+                "diverged": int(np.sum(arm.diverged[:, place])),
+                "begun": float(np.mean(arm.begun)), "best": int(place == chosen),
+            }  # fmt: skip
+            if place == chosen:
+                row |= _mean("window", windows(arm, level))
+                row["window_edge"] = float(np.any(arm.learnt(level)[:, -1]))
+                if other is not None:
+                    row |= _mean("gap", windows(other, level) - windows(arm, level))
+                row |= _mean("sensitivity", np.mean(arm.loss - arm.loss[:, [chosen]], axis=1))
+            yield {column.name: row.get(column.name, np.nan) for column in COLUMNS}
+
+
+def _mean(name: str, values: np.ndarray) -> dict[str, float]:
+    low, high = interval(values)
+    return {name: float(np.mean(values)), f"{name}_low": low, f"{name}_high": high}

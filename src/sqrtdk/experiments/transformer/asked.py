@@ -1,0 +1,42 @@
+"""Answer a question that people ask: whether a whole transformer needs the scale."""
+
+from sqrtdk.experiments.story import Asked, RunTables
+from sqrtdk.stats.intervals import Estimate, MissingError
+from sqrtdk.stats.wording import format_estimate
+
+
+def trained(run: RunTables) -> str:
+    """Give the window of rates and the best loss of each scale rule, by task."""
+    table = run.table("arms")
+    table = table[(table["network"] == "transformer") & (table["best"] == 1)]
+    if table.empty:
+        raise MissingError("the run has no transformer")
+    table = table[table["d_head"] == table["d_head"].max()]
+    parts = []
+    for task, rows in table.groupby("task", sort=True):
+        each = [
+            f"{row['scaling']} {format_estimate(Estimate(*(row[x] for x in WINDOW)))} decades and "
+            f"{row['loss']:.2f} nats"
+            for row in rows.to_dict("records")
+        ]
+        parts.append(f"{task}: {', '.join(each)}")
+    return (
+        f"Window of learning rates and best loss at d_head = {table['d_head'].iloc[0]}. "
+        f"{'. '.join(parts)}."
+    )
+
+
+WINDOW = ("window", "window_low", "window_high")
+
+ASKED = (
+    Asked(
+        160,
+        "transformer",
+        "Does it matter in a whole transformer?",
+        "LayerNorm, residual paths and a rate that warms up remove part of the harm, so a small "
+        "transformer also learns without the scale at a suitable rate. What the scale, 1/d_head "
+        "and normalized queries and keys change is above all how large the rate may be.",
+        trained,
+        "claim-transformer_window",
+    ),
+)

@@ -1,0 +1,153 @@
+"""Draw the figures of the transformer: loss by rate, attention in training, and its start."""
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from sqrtdk import schema
+from sqrtdk.experiments.transformer.measure import COLUMNS
+from sqrtdk.experiments.transformer.model import LAYERS
+from sqrtdk.figures import draw, style
+from sqrtdk.figures.draw import Tables
+from sqrtdk.figures.lines import PanelRow, build_lines, ends_of, keys_of, plot_metric
+from sqrtdk.figures.panels import (
+    Panel,
+    fits_at_ends,
+    label_ends,
+    log_axis,
+    log_limits,
+    panels,
+)
+from sqrtdk.figures.style import CYCLE, Look
+from sqrtdk.stats.summary import last_step
+
+STEP = next(column for column in COLUMNS if column.name == "step")
+RATE = next(column for column in COLUMNS if column.name == "learning_rate")
+
+GRU = Look(CYCLE[-1], "*", dashed=True)
+
+RATES = 3
+"""Learning rates of the figures over steps: the best one with scaling, and the next larger ones."""
+
+
+def build_rates(tables: Tables) -> Figure:
+    """Draw the loss after training against the rate, a panel for each d_head, a block a task."""
+    table = tables["arms"]
+    variant = table["scaling"].where(table["network"] == "transformer", "gru")
+    table = table.assign(
+        variant=variant, metric="loss", mean=table["loss"], ci_low=table["loss_low"],
+        ci_high=table["loss_high"],
+    )  # fmt: skip
+    # The rows of the recurrent network repeat for every scale rule.
+    table = table.drop_duplicates(["task", "d_head", "variant", "learning_rate"])
+    looks = style.looks(set(table["variant"]) - {"gru"})
+    looks |= {"gru": GRU} if "gru" in set(table["variant"]) else {}
+    at_ends = fits_at_ends(list(looks))
+    figure, made = panels(
+        table, {"loss": ("loss",)}, across="d_head", where=("task",), margin=8 * at_ends, x=RATE
+    )
+    row = PanelRow("held-out loss (nats)", ("loss",))
+    for panel in made:
+        axes = panel.axes
+        log_axis(axes, log_limits(table["learning_rate"], base=10, most=99), base=10, along="x")
+        task = table[table["task"] == panel.of("task")]
+        top = float(task["mean"].max())
+        axes.set_ylim(-0.03 * top, 1.05 * top)
+        if panel.first:
+            axes.set_ylabel(row.label)
+        plot_metric(panel.table, axes, "loss", looks, x=RATE.name)
+        if at_ends:
+            label_ends(axes, list(ends_of(panel, row, looks, RATE.name)))
+    if made:
+        if not at_ends:
+            style.legend(figure, keys_of(looks, row.metrics))
+        style.note(
+            figure,
+            "Cross-entropy after the last step; a run that diverged counts with its loss at "
+            "initialisation. Dashed: a gated recurrent network with as many parameters, the same "
+            f"in all panels of a task. {style.says_seeds(table)}",
+        )
+    return figure
+
+
+def by_rate(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the transformers of the largest d_head at `RATES` rates of each task."""
+    table = table[table["network"] == "transformer"]
+    table = table[table["d_head"] == table["d_head"].max()]
+    parts = []
+    for _, rows in table.groupby("task", sort=True):
+        ends = last_step(rows)
+        ends = ends[ends["metric"] == "held_out_loss"]
+        own = ends[ends["scaling"] == "on"]
+        best = (own if len(own) else ends).sort_values("mean")["learning_rate"].iloc[0]
+        grid = sorted(rate for rate in set(rows["learning_rate"]) if rate >= best)
+        parts.append(rows[rows["learning_rate"].isin(grid[:RATES])])
+    return pd.concat(parts) if parts else table
+
+
+def _over_steps(tables: Tables, metric: str, label: str, sentence: str, base: int | None) -> Figure:
+    table = by_rate(tables["summary"])
+    return build_lines(
+        table.assign(variant=table["scaling"]),
+        [
+            PanelRow(f"{label}\nlayer {layer}", (f"{metric}_{layer}",), base=base)
+            for layer in range(LAYERS)
+        ],
+        sentence,
+        across="learning_rate",
+        where=("task", "d_head"),
+        x=STEP,
+        count=True,
+    )
+
+
+def build_attention(tables: Tables) -> Figure:
+    """Draw the entropy of each layer through training."""
+    return _over_steps(
+        tables, "entropy", "entropy over its maximum",
+        "Entropy of the weights of a row over ln of the number of keys that it sees, at the best "
+        "learning rate with 1/√d_head and at larger ones.", None,
+    )  # fmt: skip
+
+
+def build_logits(tables: Tables) -> Figure:
+    """Draw the largest logit of each layer through training."""
+    return _over_steps(
+        tables, "max_logit", "largest logit",
+        "Largest logit of the held-out sequences, at the best learning rate with 1/√d_head and at "
+        "larger ones.", 10,
+    )  # fmt: skip
+
+
+def build_start(tables: Tables) -> Figure:
+    """Draw the entropy of a row before training against its number of visible keys."""
+    table = tables["start"].rename(columns={"exact": "formula", "entropy": "mean"})
+    table = table.assign(variant=table["scaling"], metric="entropy", exact=float("nan"))
+    looks = style.looks(table["variant"])
+
+    def refer(axes: Axes, panel: Panel) -> None:
+        for name, rows in panel.table.groupby("variant"):
+            known = rows[rows["formula"].notna()].sort_values("n_k")
+            axes.plot(known["n_k"], known["formula"], color=looks[str(name)].color, linewidth=1,
+                      linestyle=":", zorder=1.8, label="_exact")  # fmt: skip
+
+    top = float(table["mean"].max()) if len(table) else 1.0
+    return build_lines(
+        table,
+        [PanelRow("entropy (nats)", ("entropy",), top=1.05 * top)],
+        "Entropy of a row in layer 0 before the first step. Dotted: exact for that many unrelated "
+        "keys; the tokens of one sequence are not quite unrelated.",
+        refer,
+        looks=looks,
+        across="d_head",
+        where=("task",),
+        x=schema.N_K,
+    )
+
+
+BUILD: draw.Builders = {
+    "rates": build_rates,
+    "attention": build_attention,
+    "logits": build_logits,
+    "start": build_start,
+}

@@ -1,0 +1,58 @@
+"""Compute start.csv: entropy of a row at initialisation against the number of keys that it sees."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from sqrtdk import schema
+from sqrtdk.core import scale_rules
+from sqrtdk.experiments.transformer.measure import D_HEAD, ROWS, TASK, Settings
+from sqrtdk.schema import Column
+from sqrtdk.stats.intervals import interval
+from sqrtdk.storage import tables
+from sqrtdk.theory.expectations import expectations
+
+COLUMNS = (
+    *(schema.axis_column(key) for key in (TASK, D_HEAD, schema.SCALING)),
+    Column("n_k", "Number of keys that the row sees: its position.", "keys", read=int, axis=True),
+    Column("n_seeds", "Number of seeds.", "seeds", read=int),
+    Column("entropy", "Entropy of the row in layer 0 before training, mean over seeds.", "nats"),
+    Column("ci_low", "Lower end of its 95 % interval.", "nats", optional=True),
+    Column("ci_high", "Upper end.", "nats", optional=True),
+    Column(
+        "exact",
+        "Exact entropy for this many unrelated keys of d_head dimensions and this scale. Empty for "
+        "a rule that is not one factor.",
+        "nats",
+        optional=True,
+    ),
+)
+
+
+def rows(settings: Settings, runs: pd.DataFrame) -> Iterator[tables.Row]:
+    """Yield the rows of start.csv for a run's runs.csv."""
+    first = runs[(runs["step"] == 0) & (runs["network"] == "transformer")]
+    # All rates begin with the same parameters.
+    first = first[first["learning_rate"] == first["learning_rate"].min()]
+    for (task, d_head, scaling), cells in first.groupby(["task", "d_head", "scaling"], sort=True):
+        rule = settings["scaling"][str(scaling)]
+        for n in ROWS:
+            values = cells[f"entropy_row_{n}"].dropna().to_numpy(float)
+            if not len(values):
+                continue
+            factor = scale_rules.factor(rule, d_k=int(d_head), n_k=n)
+            low, high = interval(values)
+            yield {
+                "task": str(task),
+                "d_head": int(d_head),
+                "scaling": str(scaling),
+                "n_k": n,
+                "n_seeds": len(values),
+                "entropy": float(np.mean(values)),
+                "ci_low": low,
+                "ci_high": high,
+                "exact": np.nan
+                if factor is None
+                else expectations(n, int(d_head), factor).entropy_nats,
+            }

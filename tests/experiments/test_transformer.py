@@ -1,0 +1,391 @@
+"""The transformer, the recurrent network, their training, tables and claims."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sqrtdk.core import scale_rules
+from sqrtdk.experiments import cells
+from sqrtdk.experiments.transformer import (
+    arms,
+    claims,
+    collapse,
+    data,
+    measure,
+    model,
+    recurrence,
+    recurrent,
+    start,
+    train,
+)
+from sqrtdk.stats.intervals import MissingError
+from sqrtdk.stats.series import WholeTable
+from sqrtdk.system.errors import UserError
+
+RULES: dict[str, Any] = {
+    "off": {"rule": "constant", "value": 1}, "on": {"rule": "power", "exponent": 0.5},
+    "inverse": {"rule": "power", "exponent": 1}, "qk_norm": {"rule": "qk_norm", "scale": 8},
+    "sink": {"rule": "sink", "logit": 0.5},
+}  # fmt: skip
+SLAB: dict[str, Any] = {
+    "task": "recall", "network": "transformer", "d_head": [4, 8], "learning_rate": 0.01,
+    "scaling": {name: RULES[name] for name in ("off", "qk_norm")}, "seeds": [0, 3], "d_model": 8,
+    "n_tokens": 8, "steps": 6, "batch": 2, "log_every": 4,
+}  # fmt: skip
+
+# Every dimension has its own prime or product, so that a transposed axis cannot pass.
+SIZES = model.Sizes(n_tokens=7, d_model=12, d_head=4, symbols={"key": 5, "value": 3}, n_outputs=11)
+
+
+def sequences(runs: int = 2, batch: int = 3, n_tokens: int = 7) -> model.Sequences:
+    rng = np.random.default_rng(0)
+    shape = runs, batch, n_tokens
+    symbols = {kind: rng.integers(0, count, shape) for kind, count in SIZES.symbols.items()}
+    return model.Sequences(symbols, rng.integers(0, SIZES.n_outputs, shape))
+
+
+def drawn(shapes: dict[str, tuple[int, int]], runs: int = 2) -> model.Parameters:
+    rng = np.random.default_rng(1)
+    return {
+        name: 0.5 * rng.standard_normal((runs, *shape)) + (name[0] == "g")
+        for name, shape in shapes.items()
+    }
+
+
+def readers(name: str) -> Any:
+    if name == "gru":
+        return train.Recurrent(SIZES)
+    return train.Transformer(SIZES, scale_rules.rule(RULES[name], d_k=4, n_k=7))
+
+
+@pytest.mark.parametrize("name", ["on", "qk_norm", "sink", "gru"])
+def test_the_gradient_of_every_parameter_is_that_of_finite_differences(name: str) -> None:
+    reader, given = readers(name), sequences()
+    parameters = drawn(reader.shapes)
+    into = {one: np.full_like(array, np.nan) for one, array in parameters.items()}
+    reader.gradient(parameters, given, into)
+    targets = given.targets.reshape(2, -1)
+    rng, h = np.random.default_rng(2), 1e-6
+    for one, array in parameters.items():
+        direction = rng.standard_normal(array.shape)
+        ends = [
+            model.cross_entropy(
+                reader.forward({**parameters, one: array + sign * h * direction}, given).logits,
+                targets,
+            )[0]
+            for sign in (1, -1)
+        ]
+        slope = (ends[0] - ends[1]) / (2 * h)
+        # Central differences are wrong by h² and by rounding over h: about 1e-9.
+        np.testing.assert_allclose(
+            np.sum(into[one] * direction, axis=(1, 2)), slope, rtol=1e-5, atol=1e-8, err_msg=one
+        )
+
+
+@pytest.mark.parametrize("name", ["off", "on", "inverse"])
+def test_outputs_loss_and_every_gradient_are_those_of_torch(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    functional = torch.nn.functional
+    reader, given = readers(name), sequences(runs=1)
+    parameters = drawn(reader.shapes, runs=1)
+    into = {one: np.empty_like(array) for one, array in parameters.items()}
+    loss = reader.gradient(parameters, given, into)
+    p = {one: torch.tensor(array[0], requires_grad=True) for one, array in parameters.items()}
+    x = sum(p[f"e_{kind}"][torch.tensor(found[0])] for kind, found in given.symbols.items())
+    x = x + p["e_position"]
+    factor = scale_rules.factor(RULES[name], d_k=4, n_k=7)
+
+    def normal(y: Any, part: str) -> Any:
+        return functional.layer_norm(
+            y, (12,), p[f"g_{part}"][0], p[f"b_{part}"][0], eps=model.EPSILON
+        )
+
+    for layer in range(model.LAYERS):
+        qkv = normal(x, f"attention_{layer}") @ p[f"w_qkv_{layer}"]
+        heads = [part.reshape(3, 7, 3, 4).transpose(1, 2) for part in qkv.split(12, dim=-1)]
+        mixed = functional.scaled_dot_product_attention(*heads, is_causal=True, scale=factor)
+        x = x + mixed.transpose(1, 2).reshape(3, 7, 12) @ p[f"w_o_{layer}"]
+        hidden = normal(x, f"mlp_{layer}") @ p[f"w_up_{layer}"] + p[f"b_up_{layer}"]
+        x = x + functional.relu(hidden) @ p[f"w_down_{layer}"] + p[f"b_down_{layer}"]
+    logits = normal(x, "y") @ p["w_y"]
+    other = functional.cross_entropy(
+        logits.reshape(-1, 11), torch.tensor(given.targets[0].reshape(-1))
+    )
+    other.backward()
+    np.testing.assert_allclose(loss[0], other.item(), rtol=1e-12)
+    for one, tensor in p.items():
+        # Sums of a few hundred terms in another order, both in float64.
+        np.testing.assert_allclose(
+            into[one][0], tensor.grad.numpy(), rtol=1e-9, atol=1e-12, err_msg=one
+        )
+
+
+def test_the_recurrent_network_is_that_of_torch() -> None:
+    torch = pytest.importorskip("torch")
+    given, shapes = sequences(runs=1), recurrent.shapes(SIZES, 5)
+    parameters = drawn(shapes, runs=1)
+    gru = torch.nn.GRU(12, 5, batch_first=True).double()
+    with torch.no_grad():
+        for name, own in (("weight_ih_l0", "w_x"), ("weight_hh_l0", "w_h"), ("bias_ih_l0", "b_x"),
+                          ("bias_hh_l0", "b_h")):  # fmt: skip
+            getattr(gru, name).copy_(torch.tensor(parameters[own][0].T.squeeze()))
+    x = sum(parameters[f"e_{kind}"][0][found[0]] for kind, found in given.symbols.items())
+    states, _ = gru(torch.tensor(x))
+    expected = states.detach().numpy().reshape(-1, 5) @ parameters["w_y"][0]
+    # A sigmoid through tanh rounds by a few eps, over seven steps.
+    np.testing.assert_allclose(
+        recurrent.forward(parameters, given).logits[0], expected, rtol=1e-10, atol=1e-12
+    )
+
+
+def test_a_position_sees_nothing_of_the_future() -> None:
+    reader, given = readers("on"), sequences()
+    parameters = drawn(reader.shapes)
+    before = reader.forward(parameters, given).logits.reshape(2, 3, 7, -1)
+    for found in given.symbols.values():
+        found[..., 4:] = 0
+    after = reader.forward(parameters, given).logits.reshape(2, 3, 7, -1)
+    np.testing.assert_array_equal(after[:, :, :4], before[:, :, :4])
+    assert not np.array_equal(after[:, :, 4:], before[:, :, 4:])
+
+
+def test_the_optimizer_is_that_of_torch() -> None:
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(3)
+    w = rng.standard_normal((1, 6)).astype(np.float32)
+    decayed = np.array([1, 1, 1, 0, 0, 0], np.float32)
+    parts = [torch.tensor(part, requires_grad=True) for part in (w[0, :3], w[0, 3:])]
+    betas = train.MEAN, train.SQUARE
+    other = torch.optim.AdamW(
+        [{"params": [part], "weight_decay": decay}
+         for part, decay in zip(parts, (train.DECAY, 0.0), strict=True)],
+        betas=betas, eps=train.EPSILON,
+    )  # fmt: skip
+    own = train.AdamW(w, decayed)
+    for rate in (0.1, 0.03, 0.01):
+        gradient = rng.standard_normal((1, 6)).astype(np.float32)
+        for i, part in enumerate(parts):
+            part.grad = torch.tensor(gradient[0, 3 * i : 3 * i + 3])
+            other.param_groups[i]["lr"] = rate
+        other.step()
+        own.step(gradient, rate)
+    found = np.concatenate([part.detach().numpy() for part in parts])
+    # Three steps of float32, whose eps is 1.2e-7.
+    np.testing.assert_allclose(w[0], found, rtol=2e-6)
+
+
+def test_the_recurrent_network_has_as_many_parameters() -> None:
+    sizes = model.Sizes(64, 64, 16, {"character": 71}, 71)
+    one = sum(math.prod(shape) for shape in model.shapes(sizes).values())
+    hidden = recurrent.same_size(sizes)
+    less, more = (
+        sum(math.prod(shape) for shape in recurrent.shapes(sizes, n).values())
+        for n in (hidden, hidden + 1)
+    )
+    assert less <= one < more
+
+
+def test_entries_of_queries_and_keys_begin_with_variance_1() -> None:
+    sizes = model.Sizes(16, 64, 16, data.symbols("recall", 16), 8)
+    reader = train.Transformer(sizes, scale_rules.rule(RULES["on"], d_k=16, n_k=16))
+    shapes = reader.shapes
+    flat = np.empty((2, sum(math.prod(shape) for shape in shapes.values())))
+    parameters = train.views(flat, shapes)
+    reader.initial([0, 1], "recall", parameters)
+    given = next(data.batches("recall", [0, 1], n_tokens=16, batch=16, held=False))
+    found = reader.forward(parameters, given)
+    for part in (found.attended[0].q, found.attended[0].k):
+        # 4096 entries of W and as many tokens: about 2 % of the variance.
+        assert np.var(part) == pytest.approx(1, rel=0.1)
+    loss, _ = model.cross_entropy(found.logits, given.targets.reshape(2, -1))
+    np.testing.assert_allclose(loss, math.log(8), rtol=0.02)
+
+
+def test_recall_asks_for_the_value_of_an_earlier_key_that_occurs_once() -> None:
+    given = next(data.batches("recall", [0, 5], n_tokens=9, batch=3, held=True))
+    keys, values, asked = (given.symbols[kind] for kind in ("key", "value", "question"))
+    for index in np.ndindex(2, 3):
+        row = keys[index].tolist()
+        assert sorted(row) == list(range(9))
+        for t, question in enumerate(asked[index].tolist()):
+            assert row.index(question) <= t
+            assert given.targets[index][t] == values[index][row.index(question)]
+
+
+def test_the_text_is_the_novel_and_its_end_is_held_out() -> None:
+    text = data.TEXT.read_text(encoding="ascii")
+    assert text.startswith("Chapter 1\n\nIt is a truth universally acknowledged")
+    places, count = data.text()
+    assert (len(places), count) == (len(text), len(set(text)))
+    alphabet = sorted(set(text))
+    border = round((1 - data.HELD_OUT_SHARE) * len(text))
+    for held, part in ((False, text[:border]), (True, text[border:])):
+        given = next(data.batches("text", [0], n_tokens=20, batch=2, held=held))
+        for symbols, targets in zip(given.symbols["character"][0], given.targets[0], strict=True):
+            words = "".join(alphabet[i] for i in symbols)
+            assert words in part
+            assert words[1:] + alphabet[targets[-1]] in part
+
+
+def rows(**changes: Any) -> list[Any]:
+    return cells.measure_cells(measure.cells(SLAB | changes), measure.COLUMNS)
+
+
+@pytest.mark.parametrize("network", measure.NETWORKS)
+def test_no_digit_of_a_run_depends_on_its_neighbours(network: str) -> None:
+    found = rows(network=network)
+    assert {row["step"] for row in found} == {0, 4, 6}
+    alone = rows(network=network, seeds=[1, 2])
+    # As text, because empty cells are NaN.
+    assert list(map(str, alone)) == [str(row) for row in found if row["seed"] == 1]
+    if network == "gru":
+        losses = {(row["seed"], row["step"]): row["held_out_loss"] for row in found}
+        assert all(row["held_out_loss"] == losses[row["seed"], row["step"]] for row in found)
+
+
+def test_metrics_of_attention_are_those_of_the_weights() -> None:
+    reader, given = readers("sink"), sequences()
+    found = reader.forward(drawn(reader.shapes), given)
+    p = found.attended[0].weights
+    rest = 1 - p.sum(axis=-1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        terms = np.where(p > 0, p * np.log(p), 0).sum(axis=-1) + rest * np.log(rest)
+    now = measure.evaluate(found, given, 0.5)
+    np.testing.assert_allclose(now["entropy_row_4"], -terms[..., 3].mean(axis=(1, 2)), rtol=1e-10)
+    share = -terms[..., 1:] / np.log(np.arange(2, 8))
+    np.testing.assert_allclose(now["entropy_0"], share.mean(axis=(1, 2, 3)), rtol=1e-10)
+    assert np.isnan(now.get("entropy_row_8", np.nan)).all()
+
+
+def test_a_run_that_diverges_is_a_number_and_not_an_error() -> None:
+    found = rows(learning_rate=1e30, scaling={"off": RULES["off"]})
+    ends = [row for row in found if row["step"] == 6]
+    assert {row["diverged"] for row in ends} == {1.0}
+
+
+def test_training_learns_recall() -> None:
+    found = rows(d_head=[16], d_model=16, n_tokens=4, steps=150, batch=16, learning_rate=0.03,
+                 scaling={"on": RULES["on"]}, seeds=[0, 1], log_every=150)  # fmt: skip
+    assert found[-1]["accuracy"] > 0.9
+    # One of eight values.
+    assert found[0]["accuracy"] < 0.3
+
+
+def test_a_width_of_heads_that_does_not_divide_is_refused_with_the_nearest() -> None:
+    settings: Any = {"d_head": [4, 5], "d_model": 12}
+    with pytest.raises(UserError, match="d_head: 5; allowed: divisors of d_model = 12, such as 4"):
+        measure.refuse(settings)
+
+
+def test_memory_grows_with_every_size() -> None:
+    for name in ("d_model", "n_tokens", "batch"):
+        assert measure.memory(SLAB | {name: 100 * SLAB[name]}) > measure.memory(SLAB)
+
+
+# Tables and claims
+
+
+RATES = (0.001, 0.01, 0.1)
+SETTINGS: Any = {"steps": 10, "scaling": {name: RULES[name] for name in ("off", "on")}}
+
+
+def runs(losses: dict[tuple[str, str, float], float], *, entropy: Any = 0.5) -> pd.DataFrame:
+    """Return runs.csv of four seeds whose losses fall from 2 to these, and vary by 0.01."""
+    found = []
+    for (network, scaling, rate), loss in losses.items():
+        for seed in range(4):
+            for step in (0, 10):
+                low = entropy.get((scaling, rate), 0.5) if isinstance(entropy, dict) else entropy
+                found.append({
+                    "task": "text", "network": network, "d_head": 16, "learning_rate": rate,
+                    "scaling": scaling, "seed": seed, "step": step, "parameters": 100.0,
+                    "held_out_loss": loss + 0.01 * seed if step else 2.0, "accuracy": 0.5,
+                    "diverged": float(loss > 2 and step == 10), "entropy_0": 0.5,
+                    "entropy_1": low if step else 0.5,
+                    **{f"entropy_row_{n}": 0.1 * n for n in measure.ROWS},
+                })  # fmt: skip
+    return pd.DataFrame(found)
+
+
+def losses(off: tuple[float, ...], on: tuple[float, ...], gru: tuple[float, ...] = ()) -> Any:
+    arms_ = {("transformer", "off"): off, ("transformer", "on"): on}
+    arms_ |= {("gru", scaling): gru for scaling in ("off", "on")} if gru else {}
+    return {
+        (*arm, rate): loss
+        for arm, values in arms_.items()
+        for rate, loss in zip(RATES, values, strict=True)
+    }
+
+
+def judged(judge: Any, module: Any, table: pd.DataFrame) -> Any:
+    return judge(WholeTable(pd.DataFrame(module.rows(SETTINGS, table)), settings=SETTINGS))
+
+
+def test_the_window_is_the_decades_of_rates_that_close_the_gap() -> None:
+    table = pd.DataFrame(arms.rows(SETTINGS, runs(losses((1.8, 1.0, 3.0), (1.02, 1.0, 1.05)))))
+    best = table[table["best"] == 1].set_index("scaling")
+    # The best mean loss is 1.015, so that 90 % of the gap ends at 1.1135.
+    assert best["window"].to_dict() == {"off": 1.0, "on": 2.0}
+    assert best.loc["off", ["gap", "gap_low", "gap_high"]].tolist() == [1.0, 1.0, 1.0]
+    assert table.groupby("scaling")["diverged"].sum().to_dict() == {"off": 4, "on": 0}
+    # A run that diverged counts as 2: (1.8 - 1 + 0 + 2 - 1.015)/3.
+    assert best.loc["off", "sensitivity"] == pytest.approx((0.8 + 0.985) / 3)
+
+
+@pytest.mark.parametrize(
+    ("off", "on", "holds"),
+    [((1.8, 1.0, 3.0), (1.0, 1.0, 1.0), True), ((1.9, 1.0, 1.8), (1.9, 1.0, 1.8), False)],
+)
+def test_the_claim_about_the_window_follows_from_it(
+    off: tuple[float, ...], on: tuple[float, ...], holds: bool
+) -> None:
+    assert judged(claims.window, arms, runs(losses(off, on))).holds is holds
+
+
+def test_a_window_that_reaches_the_end_of_the_grid_refutes_nothing() -> None:
+    with pytest.raises(MissingError, match="reaches the highest rate"):
+        judged(claims.window, arms, runs(losses((1.0, 1.0, 1.0), (1.0, 1.0, 1.0))))
+    table = runs(losses((1.0, 1.0, 1.8), (1.0, 1.0, 1.8)))
+    with pytest.raises(MissingError, match="both a rule that leaves the scores"):
+        judged(claims.window, arms, table[table["scaling"] == "on"])
+
+
+@pytest.mark.parametrize(("gru", "holds"), [(0.5, False), (0.98, True), (1.5, True)])
+def test_attention_replaces_recurrence_if_it_learns_about_as_much(gru: float, holds: bool) -> None:
+    table = runs(losses((1.9, 1.9, 1.9), (1.5, 1.0, 1.9), (1.9, gru, 1.9)))
+    assert judged(claims.replaces, recurrence, table).holds is holds
+
+
+def test_a_seed_is_reported_at_the_rate_that_the_others_chose() -> None:
+    loss = np.array([[0.0, 1.0], [9.0, 1.0], [9.0, 1.0]])
+    arm = arms.Arm([0.1, 0.2], loss + 9, loss, loss / 10, 0 * loss)
+    assert recurrence.choose([arm], 0) == (1.0, 0.1)
+
+
+def test_collapse_is_judged_by_the_share_of_runs_that_fail() -> None:
+    table = {("off", 0.01): 0.05, ("off", 0.1): 0.05}
+    found = runs(losses((1.0, 1.8, 1.9), (1.0, 1.0, 1.0)), entropy=table)
+    row = pd.DataFrame(collapse.rows(SETTINGS, found)).iloc[0]
+    assert row[["collapsed", "collapsed_failed", "others", "others_failed"]].tolist() == [
+        2,
+        2,
+        4,
+        0,
+    ]
+    assert judged(claims.collapse, collapse, found).holds is True
+    found = runs(losses((1.0, 1.0, 1.0), (1.0, 1.9, 1.0)), entropy=table)
+    assert judged(claims.collapse, collapse, found).holds is False
+    with pytest.raises(MissingError, match="no run that collapses"):
+        judged(claims.collapse, collapse, runs(losses((1.0, 1.0, 1.0), (1.0, 1.9, 1.0))))
+
+
+def test_the_exact_entropy_beside_the_start_is_that_of_unrelated_keys() -> None:
+    found = runs(losses((1.0, 1.0, 1.8), (1.0, 1.0, 1.8)))
+    table = pd.DataFrame(start.rows(SETTINGS, found[found["scaling"] == "on"]))
+    at = table[(table["scaling"] == "on") & (table["n_k"] == 64)].iloc[0]
+    assert at["entropy"] == pytest.approx(6.4)
+    # An independent quadrature and simulation gave 3.689 for 64 keys of 16 dimensions.
+    assert at["exact"] == pytest.approx(3.689, abs=5e-4)
