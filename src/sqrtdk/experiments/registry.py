@@ -14,6 +14,7 @@ ORDER = (
     "capacity",
     "score_width",
     "reach",
+    "exponent",
     "remedies",
     "sinks",
     "extrapolation",

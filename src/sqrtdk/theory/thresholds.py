@@ -1,12 +1,14 @@
 """Find the d_k at which the exact expectations reach a level or cross."""
 
 import math
+from collections.abc import Callable
 from typing import Literal
 
 import scipy  # its modules load at first use, because the start of a run needs none of them
 
 from sqrtdk.theory.expectations import averages, query_norms
 from sqrtdk.theory.fixed_sigma import expected_max, given_sigma, max_weights
+from sqrtdk.theory.related import Law, expectations_of
 
 Gradient = Literal["logits", "scores", "q", "k", "v"]
 
@@ -85,3 +87,34 @@ def _grad_sq(n_k: int, d_k: float, scale: float, gradient: Gradient) -> float:
     scores = scale**2 * jacobian
     by_name = {"logits": jacobian, "scores": scores, "q": grad_q, "k": grad_k, "v": sum_sq}
     return by_name[gradient]
+
+
+def match_d_k(
+    law: Law,
+    n_k: int,
+    factor: Callable[[float], float],
+    *,
+    rising: bool,
+    most: float,
+) -> float:
+    """Return the real d_k at which the mean entropy with a match crosses ln(n_k) / 2.
+
+    `factor` is the scale at each d_k. With `rising`, the entropy rises with d_k, and 1.0 means that
+    it is above the level from d_k = 1 on; otherwise it falls. inf if it does not cross up to
+    `most`. Raises ValueError for n_k < 2, where there is no entropy.
+    """
+    if n_k < 2:
+        raise ValueError(f"half of the entropy needs n_k >= 2, got {n_k}")
+    sign = 1.0 if rising else -1.0
+
+    def excess(log_d_k: float) -> float:
+        d_k = math.exp(log_d_k)
+        entropy = expectations_of(law, n_k, d_k, factor(d_k)).entropy_nats
+        return sign * (entropy - math.log(n_k) / 2)
+
+    if excess(0.0) >= 0:
+        return 1.0
+    end = math.log(most)
+    if excess(end) < 0:
+        return math.inf
+    return math.exp(scipy.optimize.brentq(excess, 0.0, end, xtol=1e-6))

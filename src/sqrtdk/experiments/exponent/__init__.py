@@ -1,0 +1,1 @@
+"""The power of d_k that keeps attention as it is."""

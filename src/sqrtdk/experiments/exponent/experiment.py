@@ -1,0 +1,43 @@
+"""The power of d_k that keeps attention as it is."""
+
+from sqrtdk.experiments.base import Experiment, Figure, Pivot, Table
+from sqrtdk.experiments.exponent import measure
+
+EXPERIMENT = Experiment(
+    name="exponent",
+    title="Exponent: the power of d_k that keeps attention as it is, for unrelated and related "
+    "vectors.",
+    row="One row per exponent of a cell.",
+    measured_by=measure.__name__,
+    config_keys=measure.CONFIG_KEYS,
+    columns=measure.COLUMNS,
+    cells=measure.cells,
+    batched_axes=measure.BATCHED_AXES,
+    research=True,
+    seconds=measure.seconds,
+    tables=(
+        Table(
+            "best",
+            "best",
+            "The best exponent by two criteria: one row per n_k, input law and criterion.",
+            needs=("runs",),
+            judges=True,
+        ),
+        Table(
+            "limits",
+            "limits",
+            "Where 1/√d_k fails for a match and 8/d_k holds, exact: one row per n_k and input law.",
+        ),
+    ),
+    figures=(
+        Figure("curves"),
+        Figure("best", tables=("best",), seeds_from="best"),
+    ),
+    limits=(
+        "The vectors of `exponent` are drawn, not trained, and their relation does not change with "
+        "d_k. The best exponent depends on the range of d_k.",
+    ),
+    pivot=Pivot(
+        metrics=("entropy_nats", "match_weight", "max_weight"), side="inputs", down="exponent"
+    ),
+)

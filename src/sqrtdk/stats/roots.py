@@ -1,0 +1,54 @@
+"""Find where a slope changes its sign along a grid of a parameter."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+
+def slope(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return the least-squares slope of y [..., n] on x [n].
+
+    >>> float(slope(np.array([0.0, 1.0, 2.0]), np.array([1.0, 3.0, 5.0])))
+    2.0
+    """
+    centred = x - x.mean()
+    return np.asarray(y @ centred / (centred @ centred))
+
+
+def sign_change(grid: np.ndarray, values: np.ndarray) -> float:
+    """Return where values first change their sign, linear between two points of the grid.
+
+    NaN if they do not.
+
+    >>> sign_change(np.array([0.0, 1.0, 2.0]), np.array([3.0, 1.0, -1.0]))
+    1.5
+    """
+    changes = np.flatnonzero(np.sign(values[:-1]) * np.sign(values[1:]) < 0)
+    zeros = np.flatnonzero(values == 0)
+    if len(zeros) and (not len(changes) or zeros[0] <= changes[0]):
+        return float(grid[zeros[0]])
+    if not len(changes):
+        return float("nan")
+    place = int(changes[0])
+    low, high = values[place], values[place + 1]
+    share = low / (low - high)
+    return float(grid[place] + share * (grid[place + 1] - grid[place]))
+
+
+def exact_root(function: Callable[[float], float], grid: np.ndarray) -> float:
+    """Return `sign_change` of a function on a grid, computed at as few points as bisection needs.
+
+    The function has at most one change of sign; NaN without one between the ends.
+    """
+    low, high = 0, len(grid) - 1
+    ends = {low: function(float(grid[low])), high: function(float(grid[high]))}
+    if np.sign(ends[low]) * np.sign(ends[high]) > 0:
+        return float("nan")
+    while high - low > 1:
+        middle = (low + high) // 2
+        ends[middle] = function(float(grid[middle]))
+        if np.sign(ends[middle]) == np.sign(ends[low]):
+            low = middle
+        else:
+            high = middle
+    return sign_change(grid[[low, high]], np.array([ends[low], ends[high]]))

@@ -1,0 +1,157 @@
+"""The best exponent of d_k: cells, roots, exact roots, limits and claims."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sqrtdk.claims.findings import Finding
+from sqrtdk.core import input_laws
+from sqrtdk.experiments.exponent import best, claims, limits, measure
+from sqrtdk.stats import roots
+from sqrtdk.stats.intervals import MissingError
+from sqrtdk.stats.series import WholeTable
+from sqrtdk.theory import related, thresholds
+from sqrtdk.theory.related import Law
+
+PLANTED = {"law": "planted", "cosine": 0.5}
+GAUSSIAN = {"law": "gaussian"}
+
+
+def test_all_exponents_are_the_square_root_at_64() -> None:
+    for exponent in measure.exponents(10):
+        assert measure.scale(64, exponent) == pytest.approx(1 / 8, rel=1e-14)
+    assert measure.scale(16, 0.0) == measure.scale(4096, 0.0) == 0.125
+    assert measure.scale(256, 1.0) == pytest.approx(8 / 256, rel=1e-14)
+
+
+def test_a_row_is_the_softmax_of_the_draw_written_again() -> None:
+    d_k, n_k, n_q = 8, 5, 7
+    found = measure.measure(PLANTED, d_k, n_k, n_q, 3, 2)
+    arrays = input_laws.draw(PLANTED, d_k=d_k, n_k=n_k, n_q=n_q, d_v=1, seed=3, dtype="float64")
+    assert [row["exponent"] for row in found] == [0.0, 0.5, 1.0, 1.5]
+    for row in found:
+        factor = math.exp((float(row["exponent"]) - 0.5) * math.log(64)) / d_k ** row["exponent"]
+        weights = np.exp(factor * arrays.q @ arrays.k.T)
+        weights /= weights.sum(axis=1, keepdims=True)
+        match = [weights[i, i % n_k] for i in range(n_q)]
+        # Products of 8 numbers below 5, in exponents below 40.
+        assert row["match_weight"] == pytest.approx(np.mean(match), rel=1e-12)
+        assert row["max_weight"] == pytest.approx(weights.max(axis=1).mean(), rel=1e-12)
+        entropy = -(weights * np.log(weights)).sum(axis=1).mean()
+        assert row["entropy_nats"] == pytest.approx(entropy, rel=1e-12)
+
+
+def test_cells_are_every_size_and_seed() -> None:
+    slab: Any = {"d_k": [2, 4], "n_k": 3, "n_q": 2, "inputs": {"planted": PLANTED},
+                 "exponent_steps": 4, "seeds": [5, 7]}  # fmt: skip
+    axes = [axes for axes, _ in measure.cells(slab)]
+    assert [(one["d_k"], one["seed"]) for one in axes] == [(2, 5), (2, 6), (4, 5), (4, 6)]
+    assert measure.seconds(slab) > 0
+
+
+def test_a_sign_change_is_the_root_of_a_line_and_missing_without_one() -> None:
+    grid = np.linspace(0, 1, 5)
+    # Exact up to the rounding of a quotient.
+    assert roots.sign_change(grid, 3 * grid - 1) == pytest.approx(1 / 3, rel=1e-14)
+    assert roots.sign_change(grid, 0.75 - grid) == 0.75
+    assert math.isnan(roots.sign_change(grid, grid + 1))
+    assert roots.exact_root(lambda x: 3 * x - 1, grid) == pytest.approx(1 / 3, rel=1e-14)
+    assert math.isnan(roots.exact_root(lambda x: x + 1, grid))
+    x, y = np.array([1.0, 2.0, 4.0]), np.array([[1.0, 0.0, 2.0], [5.0, 5.0, 5.0]])
+    expected = [np.polyfit(x, row, 1)[0] for row in y]
+    np.testing.assert_allclose(roots.slope(x, y), expected, rtol=0, atol=1e-14)
+
+
+def table_of(root: float, seeds: int = 4) -> pd.DataFrame:
+    """Return runs whose entropy has slope exponent - root, a little more in later seeds."""
+    rows = [
+        {"d_k": d_k, "n_k": 8, "n_q": 4, "inputs": inputs, "exponent": p, "seed": seed,
+         "entropy_nats": 2 + (p - root - 0.01 * seed) * math.log(d_k),
+         "match_weight": 0.5 - (p - 1.0) * math.log(d_k), "max_weight": 0.5}
+        for inputs in ("gaussian", "planted")
+        for d_k in (16, 64, 256)
+        for seed in range(seeds)
+        for p in measure.exponents(4)
+    ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+SETTINGS: Any = {
+    "d_k": [16, 64, 256], "n_k": [8], "n_q": [4], "seed": [0, 1, 2, 3], "exponent_steps": 4,
+    "inputs": {"gaussian": GAUSSIAN, "planted": {"law": "planted", "cosine": 1.0}},
+}  # fmt: skip
+
+
+def test_the_best_exponent_is_where_the_slope_is_zero_in_each_seed() -> None:
+    found = list(best.rows(SETTINGS, table_of(0.5)))
+    assert [(row["inputs"], row["criterion"]) for row in found] == [
+        ("gaussian", "entropy"), ("planted", "entropy"), ("planted", "match"),
+    ]  # fmt: skip
+    entropy = found[0]
+    # The roots are 0.5, 0.51, 0.52 and 0.53; t(0.975, 3) is 3.182.
+    assert entropy["mean"] == pytest.approx(0.515, abs=1e-12)
+    half = 3.18244630528371 * np.std([0.5, 0.51, 0.52, 0.53], ddof=1) / 2
+    assert entropy["ci_high"] == pytest.approx(0.515 + half, abs=1e-10)
+    assert found[2]["mean"] == pytest.approx(1.0, abs=1e-12)
+    # A match of cosine 1 has no exact value.
+    assert math.isnan(found[1]["exact"])
+
+
+def test_a_seed_without_a_root_is_counted() -> None:
+    found = next(iter(best.rows(SETTINGS, table_of(1.495))))
+    assert (found["n_seeds"], found["n_without"]) == (1, 3)
+    assert math.isnan(found["ci_low"])
+
+
+def test_the_exact_exponent_of_unrelated_vectors_is_nearly_one_half() -> None:
+    found = next(iter(best.rows(SETTINGS, table_of(0.5))))
+    # Not exactly: |q| has a law of its own at each d_k, and the root is linear between 0.25 steps.
+    assert found["exact"] == pytest.approx(0.5, abs=0.01)
+
+
+def test_limits_are_where_the_exact_entropy_is_half_of_its_maximum() -> None:
+    settings = SETTINGS | {"inputs": {"gaussian": GAUSSIAN, "planted": PLANTED}}
+    (row,) = limits.rows(settings)
+    law = Law("match", 0.5)
+    at = related.expectations_of(law, 8, row["root_fails"], row["root_fails"] ** -0.5)
+    assert at.entropy_nats == pytest.approx(math.log(8) / 2, abs=1e-5)
+    # e^4 against 7: with 8/d_k the match takes most of the weight, rightly, at every large d_k.
+    assert row["inverse_holds"] == math.inf
+    assert row["inverse_match"] == pytest.approx(math.exp(4) / (math.exp(4) + 7), rel=0.01)
+    assert thresholds.match_d_k(law, 8, lambda d_k: 1e-3, rising=True, most=10) == 1.0
+    with pytest.raises(ValueError, match="n_k >= 2"):
+        thresholds.match_d_k(law, 1, lambda d_k: 1.0, rising=True, most=10)
+
+
+def row_of(mean: float, half: float, *, criterion: str = "entropy", without: int = 0) -> WholeTable:
+    return WholeTable(
+        pd.DataFrame(
+            [{"criterion": criterion, "n_seeds": 20, "n_without": without, "mean": mean,
+              "ci_low": mean - half, "ci_high": mean + half, "exact": math.nan}]
+        )
+    )  # fmt: skip
+
+
+def test_the_claims_follow_from_the_interval() -> None:
+    def holds(finding: Finding) -> bool | None:
+        return finding.holds
+
+    assert holds(claims.unrelated(row_of(0.5, 0.02))) is True
+    assert holds(claims.unrelated(row_of(0.7, 0.02))) is False
+    assert holds(claims.unrelated(row_of(0.58, 0.05))) is None
+    assert holds(claims.related(row_of(1.0, 0.02))) is True
+    assert holds(claims.match(row_of(1.2, 0.02, criterion="match"))) is False
+    with pytest.raises(MissingError, match="3 of 23 seeds have no best exponent"):
+        claims.related(row_of(1.0, 0.02, without=3))
+    with pytest.raises(MissingError, match="no best exponent by the criterion match"):
+        claims.match(row_of(1.0, 0.02))
+
+
+def test_parts_are_laws_of_one_kind() -> None:
+    table = pd.DataFrame({"n_k": [8, 8, 8], "inputs": ["gaussian", "planted", "planted"]})
+    (one,) = claims.of_laws(SETTINGS, table, wanted=True)
+    (other,) = claims.of_laws(SETTINGS, table, wanted=False)
+    assert (one.label, len(other.table)) == ("n_k = 8, inputs = gaussian", 2)
