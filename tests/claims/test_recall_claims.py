@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,12 @@ import pytest
 
 from sqrtdk.config import run as config_run
 from sqrtdk.experiments.registry import EXPERIMENTS
+from sqrtdk.experiments.score_width import published
 from sqrtdk.experiments.score_width import widths as experiments_widths
+from sqrtdk.experiments.story import RunTables
 from sqrtdk.jobs import judge
 from sqrtdk.stats import summary
+from sqrtdk.storage import tables
 
 READERS = ("fixed", "additive", "dot", "scaled_dot")
 STEPS = 400
@@ -534,3 +538,22 @@ def test_a_derivative_that_underflows_is_not_judged() -> None:
         },
     )
     assert judged("reach", frame)["reach"]["verdict"] == "not measured"
+
+
+def test_published_numbers_stand_beside_the_steps_of_a_run(tmp_path: Path) -> None:
+    runs = width_runs(real, sizes=(16, 1024))
+    settings: Any = {"steps": STEPS, "learning_rate": sorted(set(runs["learning_rate"]))}
+    columns = experiments_widths.COLUMNS
+    frame = pd.DataFrame(list(experiments_widths.rows(settings, runs)))
+    text = tables.text(frame.to_dict("records"), columns)
+    (tmp_path / "score_width").mkdir()
+    (tmp_path / "score_width/widths.csv").write_text(text, encoding="utf-8")
+    (table,) = published.tables(RunTables("score_width", tmp_path, settings))
+    ((_, lines),) = table.blocks
+    shown = {size: [cell.mean if cell else "" for cell in cells] for size, cells in lines}
+    # The order: BLEU of dot and additive, then steps of both.
+    assert shown[1024] == ["18.22", "22.10", f"more than {STEPS}", "100"]
+    assert shown[128] == ["22.03", "22.23", "", ""]
+    assert shown[16] == ["", "", "100", "100"]
+    assert "published by Britz et al. 2017" in table.meaning
+    assert published.tables(RunTables("score_width", tmp_path / "none", settings)) == []

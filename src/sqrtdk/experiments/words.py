@@ -19,6 +19,7 @@ WORDS = {
     "learning_rate": "best learning rate",
     "logit_std": "standard deviation of the logits",
     "max_weight": "largest weight",
+    "published": "published numbers beside those of this run",
     "overflow_share": "scores that overflow",
     "steps_to_90": "steps to 90 % accuracy",
     "sum_sq_weights": "sum of the squared weights",

@@ -21,5 +21,7 @@ EXPERIMENT = replace(
         ),
     ),
     figures=(Figure("d_k"),),
-    pivot=Pivot(metrics=("accuracy", "steps_to_90", "asked_weight"), side="reader"),
+    pivot=Pivot(
+        metrics=("accuracy", "steps_to_90", "asked_weight"), side="reader", also="published"
+    ),
 )
