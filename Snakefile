@@ -26,79 +26,85 @@ if not Path(sqrtdk.__file__).samefile(SOURCE / "sqrtdk" / "__init__.py"):
         f"{workflow.basedir}; run `python3 run.py`, which uses the code of its own folder"
     )
 
-try:
-    from sqrtdk.workflow.code_files import (
-        PARTS,
-        benchmarks,
-        citation,
-        code,
-        pages,
-        workflow_files,
-    )
-    from sqrtdk.workflow import arguments, comparison, order, patches
-    from sqrtdk.workflow.flow import flow_of
+if workflow.remote_exec:
+    # A job of a run on another machine, which needs only the rules for shards.
+    from sqrtdk.workflow.node import Node
 
-    flow = flow_of(config, workflow.configfiles)
-except ModuleNotFoundError as error:
-    sys.exit(
-        f"sqrtdk: Snakemake's environment does not have the package {error.name}; run "
-        "`python3 run.py`, which installs all packages, or create that of environment.yml"
-    )
+    flow = Node(sys.argv)
+else:
+    try:
+        from sqrtdk.workflow.code_files import (
+            PARTS,
+            benchmarks,
+            citation,
+            code,
+            pages,
+            workflow_files,
+        )
+        from sqrtdk.workflow import arguments, comparison, order, patches
+        from sqrtdk.workflow.flow import flow_of
+
+        flow = flow_of(config, workflow.configfiles)
+    except ModuleNotFoundError as error:
+        sys.exit(
+            f"sqrtdk: Snakemake's environment does not have the package {error.name}; run "
+            "`python3 run.py`, which installs all packages, or create that of environment.yml"
+        )
 
 # Workflow sets both variables; in a conda environment, Snakemake removes PYTHONPATH.
 shell.prefix("set -euo pipefail; export PYTHONPATH=${{PYTHONPATH:-$SQRTDK_SOURCE}}; ")
-
-
-onstart:
-    flow.begin()
-    patches.start_local_jobs_at_once(workflow)
 
 
 wildcard_constraints:
     experiment="|".join(flow.experiments),
     shard="[^/]+",
     points="[^/]+",
-    part="|".join(PARTS),
 
 
-localrules:
-    all,
+if workflow.remote_exec:
 
+    include: "rules/shards.smk"
 
-rule all:
-    "The whole run: tables, figures, claims and the report."
-    input:
-        flow.everything,
+else:
 
+    onstart:
+        flow.begin(workflow)
+        patches.start_local_jobs_at_once(workflow)
 
-include: "rules/compare.smk"
+    localrules:
+        all,
 
-
-# A comparison of runs builds none of them.
-if flow.experiments:
-
-    include: "rules/measure.smk"
-    include: "rules/tables.smk"
-    include: "rules/report.smk"
-    include: "rules/export.smk"
-    include: "rules/benchmark.smk"
-
-
-for experiment in flow.experiments:
-
-    rule:
-        name:
-            experiment
+    rule all:
+        "The whole run: tables, figures, claims and the report."
         input:
-            flow.wanted(experiment),
-        localrule: True
+            flow.everything,
 
+    include: "rules/compare.smk"
 
-# Snakemake ignores the names of rules and profiles that do not exist.
-ignored = arguments.ignored_value(
-    sys.argv[1:],
-    [rule.name for rule in workflow.rules],
-    [workflow.workdir_init, workflow.basedir],
-)
-if ignored:
-    sys.exit(f"sqrtdk: {ignored}")
+    # A comparison of runs builds none of them.
+    if flow.experiments:
+
+        include: "rules/measure.smk"
+        include: "rules/shards.smk"
+        include: "rules/tables.smk"
+        include: "rules/report.smk"
+        include: "rules/export.smk"
+        include: "rules/benchmark.smk"
+
+    for experiment in flow.experiments:
+
+        rule:
+            name:
+                experiment
+            input:
+                flow.wanted(experiment),
+            localrule: True
+
+    # Snakemake ignores the names of rules and profiles that do not exist.
+    ignored = arguments.ignored_value(
+        sys.argv[1:],
+        [rule.name for rule in workflow.rules],
+        [workflow.workdir_init, workflow.basedir],
+    )
+    if ignored:
+        sys.exit(f"sqrtdk: {ignored}")

@@ -293,6 +293,8 @@ def of_modules() -> Iterator[Mistake]:
                 yield Mistake(module, (*first, text, "x.csv"))
             if first:
                 yield Mistake(module, ("nothing", "{}", "x.csv"), ("nothing",))
+        elif module == "sqrtdk.jobs.shards":
+            yield Mistake(module, ("nowhere.csv",), ("is missing",))
         elif module in ("sqrtdk.jobs.draw", "sqrtdk.jobs.paper"):
             yield Mistake(module, ("nothing", "nowhere", "figures"), ("nothing",))
             for folder in ("nowhere", config, "broken"):

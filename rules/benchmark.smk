@@ -7,6 +7,10 @@ localrules:
     benchmark_report,
 
 
+wildcard_constraints:
+    part="|".join(PARTS),
+
+
 rule benchmark_part:
     "Measure one part: a race, memory, jobs, starting, the whole run."
     input:

@@ -1,4 +1,4 @@
-"""From the configuration to the shards: what is measured and what theory expects."""
+"""The configuration of the run. What is measured with it is in shards.smk."""
 
 
 localrules:
@@ -20,40 +20,3 @@ rule write_config:
         "../envs/jobs.yml"
     shell:
         "python -m sqrtdk.jobs.configure {input.request} {output} 2> {log}"
-
-
-rule measure_shard:
-    "Measure one shard: some seeds and scale rules of one slab of the grid."
-
-    # No code as input: a shard's name ends in a digest of the code that measures.
-    output:
-        "results/shards/{experiment}/{shard}.csv",
-    log:
-        "results/shards/{experiment}/{shard}.log",
-    benchmark:
-        "results/shards/{experiment}/{shard}.tsv"
-    priority: lambda wildcards: flow.priority(wildcards)
-    conda:
-        "../envs/jobs.yml"
-    threads: lambda wildcards: flow.threads(wildcards, workflow.cores)
-    params:
-        slab=flow.slab,
-    shell:
-        "python -m sqrtdk.jobs.measure {wildcards.experiment} {params.slab:q} {output:q} 2> {log:q}"
-
-
-rule exact_shard:
-    "Compute the exact expectations at one n_k."
-    output:
-        "results/shards/exact/{points}.csv",
-    log:
-        "results/shards/exact/{points}.log",
-    benchmark:
-        "results/shards/exact/{points}.tsv"
-    priority: lambda wildcards: flow.exact_priority(wildcards)
-    conda:
-        "../envs/jobs.yml"
-    params:
-        points=flow.points,
-    shell:
-        "python -m sqrtdk.jobs.expect {params.points:q} {output:q} 2> {log:q}"

@@ -5,11 +5,15 @@ import re
 import runpy
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 from conftest import ROOT, snakemake
+
+from sqrtdk.jobs import merge
+from sqrtdk.workflow import request, shard_jobs, targets
 
 
 def commands_of(folder: Path, *arguments: str) -> list[list[str]]:
@@ -50,12 +54,27 @@ def run_module(module: str) -> None:
     )
 
 
+def write_job_files(
+    folder: Path, arguments: Sequence[str], commands: Sequence[Sequence[str]]
+) -> None:
+    """Write the files that a run writes for its shard jobs before it starts them."""
+    with within(folder, ["snakemake", *arguments]):
+        run = request.compose({}, (), arguments)
+        plans = {name: merge.plan_of(run, name, targets.SHARDS / name) for name in run.settings}
+        exact = {name: targets.exact_shards(name, run.settings[name]) for name in plans}
+        jobs = shard_jobs.ShardJobs(shard_jobs.shards_of(plans, exact), (), free=1)
+        made = [paths for module, *paths in commands if module == "sqrtdk.jobs.shards"]
+        jobs.write(SimpleNamespace(output=paths) for paths in made)
+
+
 def build(folder: Path, *arguments: str) -> Path:
     """Run every job of `snakemake ARGUMENTS` in this process, and return results/<name>/.
 
     A job that fails raises here, with its traceback.
     """
-    for module, *rest in commands_of(folder, *arguments):
+    commands = commands_of(folder, *arguments)
+    write_job_files(folder, arguments, commands)
+    for module, *rest in commands:
         # The record of the machine, and what is made from it, are alike for all grids.
         if module in ("sqrtdk.jobs.trace", "sqrtdk.jobs.export"):
             continue

@@ -4,15 +4,11 @@ import ast
 import os
 import re
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
 from conftest import ROOT
 
-from sqrtdk.experiments.base import Experiment
 from sqrtdk.storage import atomic
-from sqrtdk.workflow import targets
 
 PAGE = ROOT / "docs/reliability.md"
 
@@ -20,6 +16,7 @@ PIPELINE, RECOVERY = "workflow/test_pipeline.py", "workflow/test_recovery.py"
 SETUP, SECURITY, LOCK = "project/test_setup.py", "project/test_security.py", "system/test_lock.py"
 DISK, MEMORY, OWN = "system/test_disk.py", "system/test_memory.py", "project/test_reliability.py"
 PLANNING, TABLES = "storage/test_planning.py", "storage/test_tables.py"
+JOBS = "workflow/test_shard_jobs.py"
 DIGEST, RESOLVE = "storage/test_code_digest.py", "config/test_resolve.py"
 
 ROWS = {
@@ -140,7 +137,7 @@ SENTENCES = {
         (LOCK, "test_without_locks_what_gives_no_sign_of_life_holds_nothing"),
     ],
     "Jobs that need much memory reserve several cores": [
-        (OWN, "test_a_job_occupies_the_cores_of_its_share_of_the_memory"),
+        (JOBS, "test_a_job_occupies_the_cores_of_its_share_of_the_memory"),
     ],
     "Every process uses one BLAS thread": [
         ("project/test_public.py", "test_the_pipeline_gives_its_jobs_one_thread"),
@@ -212,15 +209,3 @@ def test_a_file_is_flushed_under_a_temporary_name_before_it_gets_its_own(
     atomic.write_atomically(path, "whole")
     assert seen == [("flushed", True, b"whole"), ("renamed", True, b"whole")]
     assert [one.name for one in tmp_path.iterdir()] == ["runs.csv"]
-
-
-@pytest.mark.parametrize(("need", "cores", "occupied"), [(10, 8, 1), (300, 8, 3), (300, None, 1)])
-def test_a_job_occupies_the_cores_of_its_share_of_the_memory(
-    monkeypatch: pytest.MonkeyPatch, need: int, cores: int | None, occupied: int
-) -> None:
-    # Of 1000 bytes: 300 on 8 cores are 2.4 cores, so that at most 2 more jobs of 3 cores fit.
-    experiment = SimpleNamespace(memory=lambda slab: need)
-    monkeypatch.setitem(targets.EXPERIMENTS, "mine", cast(Experiment, experiment))
-    flow: Any = SimpleNamespace(_free=1000, _slab=lambda wildcards: {})
-    wildcards = SimpleNamespace(experiment="mine", shard="x")
-    assert targets.Workflow.threads(flow, wildcards, cores) == occupied

@@ -18,14 +18,17 @@ def compose(
     config_name: str = "config",
     typed: Iterable[str] = (),
     extra: Sequence[str] = (),
+    *,
+    here: bool = True,
 ) -> Run:
     """Compose the files of conf/ with Hydra overrides, apply plain values on top, and resolve.
 
     `typed` are the keys whose values were given on the command line, `extra` further keys of the
-    command. Raises ConfigError.
+    command. The memory of this machine counts only if cells are measured `here`. Raises
+    ConfigError.
     """
     run = composed(overrides, values, config_name, typed, extra)
-    check_limits(run)
+    check_limits(run, here=here)
     return run
 
 

@@ -1,6 +1,5 @@
 """The job shared by all experiments: measure the cells of one slab."""
 
-import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -13,12 +12,20 @@ Cell = tuple[Row, Callable[[], Row | list[Row]]]
 """A cell's axes, and the function that measures it: one row, or several with further axes."""
 
 
+class FailedCells(SystemExit):
+    """Cells that could not be measured: a line for each. Unhandled, it ends the process."""
+
+    def __init__(self, lines: list[str], n_cells: int) -> None:
+        super().__init__("\n".join([f"sqrtdk: {len(lines)} of {n_cells} cells failed:", *lines]))
+        self.lines = lines
+
+
 def measure_cells(
     cells: Iterable[Cell], columns: Sequence[Column], slab: Mapping[str, object] | None = None
 ) -> list[Row]:
     """Measure all cells; collect failures and report them together.
 
-    Raises SystemExit with a line for each cell that failed. Prints a traceback for unexpected
+    Raises FailedCells with a line for each cell that failed. Prints a traceback for unexpected
     errors.
     """
     done: list[Row] = []
@@ -36,7 +43,7 @@ def measure_cells(
             cell = " ".join(f"{name}={value}" for name, value in axes.items())
             failed.append(f"{cell}: {type(error).__name__}: {error}{_entries(axes, slab)}")
     if failed:
-        sys.exit("\n".join([f"sqrtdk: {len(failed)} of {n_cells} cells failed:", *failed]))
+        raise FailedCells(failed, n_cells)
     return done
 
 

@@ -7,7 +7,7 @@ from typing import get_args
 
 from sqrtdk.storage import shard_files
 from sqrtdk.system import command_line, errors
-from sqrtdk.theory.points import COLUMNS, point_of, rows
+from sqrtdk.theory.points import COLUMNS, of, rows
 from sqrtdk.theory.related import Kind
 
 
@@ -15,7 +15,7 @@ def main() -> None:
     """Compute the points given as JSON, the first argument, into the shard named by the second."""
     spec = errors.read_json(sys.argv[1], "the points of a shard")
     try:
-        found = [point_of(values) for values in spec["points"]]
+        found = of(spec)
     except (KeyError, TypeError, ValueError):
         found = []
     if not found or not all(x > 0 and math.isfinite(x) for point in found for x in point[:3]):

@@ -7,10 +7,14 @@ SIGTERM waits for the jobs, and deadlocks if the signal arrives while Snakemake 
 import contextlib
 import os
 import signal
+from collections.abc import Callable
 from types import FrameType
 from typing import NoReturn
 
 import psutil
+
+_hooks: list[Callable[[], str]] = []
+"""What else has to be stopped, with the line to print about it."""
 
 WORDS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "a closed terminal"}
 
@@ -21,6 +25,11 @@ def install() -> None:
         # Keep ignored signals ignored: nohup starts runs that outlive their terminal.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, stop)
+
+
+def when_stopped(hook: Callable[[], str]) -> None:
+    """Call a function before this process is ended here; it returns a line to print, or ""."""
+    _hooks.append(hook)
 
 
 def stop(number: int, frame: FrameType | None) -> None:
@@ -36,9 +45,14 @@ def end(line: str, code: int) -> NoReturn:
     """Print one line, kill the jobs, and exit this process at once, from any thread."""
     try:
         # First, because Snakemake itself may exit in the meantime.
+        terminal = _alone()
         with contextlib.suppress(OSError):
             # Not print: the interrupted code may hold the lock of its buffer.
-            os.write(_alone(), f"\n{line}\n".encode())
+            os.write(terminal, f"\n{line}\n".encode())
+        for hook in _hooks:
+            with contextlib.suppress(Exception):
+                said = hook()
+                os.write(terminal, f"sqrtdk: {said}\n".encode() if said else b"")
         for _ in range(3):
             # Repeated, because a thread of Snakemake may start a job when another one ends.
             for process in psutil.Process().children(recursive=True):

@@ -143,6 +143,11 @@ def specs(found: Iterable[Point]) -> Mapping[str, Document]:
     return result
 
 
+def of(spec: Document) -> list[Point]:
+    """Return the points of one of `specs`."""
+    return [point_of(values) for values in spec["points"]]
+
+
 def rows(points: Iterable[Point]) -> list[tables.Row]:
     """Compute the expectations at some points."""
     return [

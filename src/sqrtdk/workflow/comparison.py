@@ -71,7 +71,7 @@ class Comparison:
             atomic.write_atomically(path, text)
         return str(path)
 
-    def begin(self) -> None:
+    def begin(self, workflow: object) -> None:
         """Take the lock of results/, or refuse a second run; open the progress log."""
         self._lock = session.begin(self.folder, (), self._refusal)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from sqrtdk.config import errors
 from sqrtdk.schema import Document
 from sqrtdk.system import disk
-from sqrtdk.workflow import comparison, request, session
+from sqrtdk.workflow import comparison, executors, request, session
 from sqrtdk.workflow.targets import Workflow
 
 
@@ -17,7 +17,7 @@ def flow_of(values: Document, files: Sequence[Path] = ()) -> Workflow | comparis
     try:
         given = request.read_given(values, files, arguments)
         if comparison.KEY not in given:
-            return Workflow(values, files)
+            return Workflow(values, files, here=executors.is_here(arguments))
         session.prepare(arguments)
         others = sorted(given.keys() - {comparison.KEY})
         if others:

@@ -50,7 +50,7 @@ CHATTER = (
 MOST_LINES = 40
 """Maximum lines of one log, and of the list of failures."""
 
-CELLS_FAILED = re.compile(r"sqrtdk: \d+ of \d+ cells failed:")
+CELLS_FAILED = re.compile(r"sqrtdk: (\d+) of \d+ cells failed:")
 """The first line of the list of failed cells by `cells.rows`."""
 
 
@@ -64,7 +64,8 @@ class RunState:
     read = False
     """True once the Snakefile was read; earlier errors are those of the command line."""
     shards: Mapping[str, float] = {}
-    """Work of each shard that may be computed, in milliseconds."""
+    """Work of each shard that may be computed, and of each rule that makes several of them, in
+    milliseconds."""
     targets: tuple[str, ...] = ()
     """Names of the public targets."""
     refusal: str | None = None
@@ -81,7 +82,7 @@ class LogHandler(LogHandlerBase):
         # Python's own handlers, such as that of Snakemake's log file, would print a traceback
         # for each line that does not fit on a full disk.
         logging.raiseExceptions = False
-        self.failed: list[str] = []
+        self.failed: dict[int, list[str]] = {}
         self.running: dict[int, float] = {}
         self.total = self.done = 0.0
         self.began = time.monotonic()
@@ -116,6 +117,8 @@ class LogHandler(LogHandlerBase):
             self.running[event["jobid"]] = self.work(event["rule_name"], shard)
         elif kind == LogEvent.JOB_FINISHED:
             self.done += self.running.pop(event["job_id"], 0)
+            # It had failed before, and was repeated.
+            self.failed.pop(event["job_id"], None)
 
         if kind == LogEvent.PROGRESS:
             self.print_progress(event["done"], event["total"])
@@ -143,20 +146,27 @@ class LogHandler(LogHandlerBase):
         made = next(iter(event["output"]), event["rule_name"])
         said = log_of(event)
         cells = said[1:] if said and CELLS_FAILED.match(said[0]) else []
-        self.failed += cells or [f"{made}: {said[-1] if said else 'its job printed nothing'}"]
+        # Of the last attempt of a job that is repeated.
+        self.failed[event["jobid"]] = cells or [
+            f"{made}: {said[-1] if said else 'its job printed nothing'}"
+        ]
         head = f"sqrtdk: {made} failed; {' '.join(event['log']) or 'its job'} says:"
         return "\n    ".join([head, *shortened(said)])
 
     def failures(self) -> str:
         """Return the list that ends a run with failed jobs."""
+        failed = [line for lines in self.failed.values() for line in lines]
         head = (
-            f"sqrtdk: {len(self.failed)} failed, as listed here; shards and files that do not "
+            f"sqrtdk: {len(failed)} failed, as listed here; shards and files that do not "
             "depend on them are finished and kept"
         )
-        return "\n    ".join([head, *shortened(self.failed)])
+        return "\n    ".join([head, *shortened(failed)])
 
     def work(self, rule: str, shard: str | None = None) -> float:
         """Return the approximate work of a job in milliseconds; by default of a usual shard."""
+        if rule in RunState.shards:
+            # A job of several shards.
+            return RunState.shards[rule]
         if rule != "measure_shard":
             return OTHER_MS
         usual = sum(RunState.shards.values()) / max(len(RunState.shards), 1)
@@ -285,12 +295,32 @@ def shortened(lines: list[str]) -> list[str]:
 
 def log_of(event: Document) -> list[str]:
     """Return the end of a failed job's log: the cells that it names, or its last lines."""
-    lines: list[str] = []
-    for path in event["log"]:
-        with contextlib.suppress(OSError):
-            lines += Path(path).read_text(encoding="utf-8", errors="replace").splitlines()
-    heads = [place for place, line in enumerate(lines) if CELLS_FAILED.match(line)]
-    return lines[heads[-1] :] if heads else lines[-MOST_LINES:]
+    for path in own_logs(event):
+        lines = lines_of(path)
+        heads = [
+            (place, head) for place, line in enumerate(lines) if (head := CELLS_FAILED.match(line))
+        ]
+        if heads:
+            place, head = heads[-1]
+            return lines[place : place + 1 + int(head[1])]
+        if lines:
+            return lines[-MOST_LINES:]
+    # On a cluster a job may have ended before it could write anything itself.
+    others = [path for path in event["log"] if path not in own_logs(event)]
+    return [line for path in others for line in lines_of(path)][-MOST_LINES:]
+
+
+def own_logs(event: Document) -> list[str]:
+    """Return the logs of a failed job's rule, without those of the batch system."""
+    return [path for path in event["log"] if ".snakemake" not in Path(path).parts]
+
+
+def lines_of(path: str) -> list[str]:
+    """Return the lines of a file, none if it cannot be read."""
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
 
 
 def abort_on_fatal(record: logging.LogRecord) -> None:
@@ -301,18 +331,20 @@ def abort_on_fatal(record: logging.LogRecord) -> None:
     if RunState.read or kind != LogEvent.ERROR:
         abort(disk.explain_os_error(record.getMessage()))
     if kind == LogEvent.JOB_ERROR:
-        for path in event["log"]:
+        for path in own_logs(event):
             # The disk may have had no space for the reason.
             abort(reason(path) or disk.probe(Path(path).parent))
 
 
 def reason(log: str) -> str | None:
-    """Return the last line of a failed job's log, unless it is about the numbers of a cell."""
-    try:
-        last = Path(log).read_text(encoding="utf-8", errors="replace").strip().rpartition("\n")[2]
-    except OSError:
-        return None
-    return last if last.startswith("sqrtdk: ") else disk.explain_os_error(last)
+    """Return the last line of a failed job's log, unless it is about that job alone.
+
+    The numbers of a cell are, and so is a signal: a batch system may cancel one job.
+    """
+    last = (lines_of(log) or [""])[-1]
+    if last.startswith("sqrtdk: "):
+        return None if last.startswith("sqrtdk: stopped by ") else last
+    return disk.explain_os_error(last)
 
 
 def abort(line: str | None) -> None:

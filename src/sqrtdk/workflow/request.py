@@ -10,17 +10,34 @@ from sqrtdk.config import errors, yaml_reader
 from sqrtdk.config import overrides as config_overrides
 from sqrtdk.config import run as config_run
 from sqrtdk.schema import Document
+from sqrtdk.system import stdio
 from sqrtdk.workflow.arguments import entries
+
+JOB_MINUTES = "job_minutes"
+"""Key of the duration that a job on a cluster should have. It changes no result, so that it is not
+part of a run's configuration."""
+
+USUAL_MINUTES = 10.0
+"""Long against the start of such a job (7 s), short against what a lost job costs."""
+
+MOST_MINUTES = 10_000.0
+"""A week: no batch system runs a job for longer."""
 
 
 def compose(
-    values: Document, files: Sequence[Path] = (), arguments: Sequence[str] = ()
+    values: Document,
+    files: Sequence[Path] = (),
+    arguments: Sequence[str] = (),
+    *,
+    here: bool = True,
 ) -> config_run.Run:
     """Return the run of Snakemake's config mapping, its config files and its command line.
 
-    Raises ConfigError, also for a repeated key: otherwise the last value would win silently.
+    The memory of this machine counts only if cells are measured `here`. Raises ConfigError, also
+    for a repeated key: otherwise the last value would win silently.
     """
     given, typed = dict(read_given(values, files, arguments)), entries(arguments)
+    given.pop(JOB_MINUTES, None)
     grammar = given.pop("hydra", "")
     if isinstance(grammar, str):
         # Snakemake strips quotes from the ends of a value, even if there is only one.
@@ -34,7 +51,29 @@ def compose(
     except ValueError as error:
         raise errors.invalid_value("hydra", grammar, f"balanced quotes ({error})") from None
     blocks = {key for key, _ in typed if isinstance(given.get(key), Mapping)}
-    return config_compose.compose(overrides, given, typed=blocks)
+    return config_compose.compose(overrides, given, typed=blocks, here=here)
+
+
+def job_minutes(
+    values: Document,
+    files: Sequence[Path] = (),
+    arguments: Sequence[str] = (),
+    *,
+    here: bool = True,
+) -> float | None:
+    """Return how many minutes a job on a cluster should measure; 0 is for one shard a job.
+
+    None if cells are measured `here`, on this machine. Raises ConfigError.
+    """
+    given = read_given(values, files, arguments)
+    value = given.get(JOB_MINUTES, USUAL_MINUTES)
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not (is_number and 0 <= value <= MOST_MINUTES):
+        allowed = f"minutes from 0, for one shard a job, to {MOST_MINUTES:,.0f}"
+        raise errors.invalid_value(JOB_MINUTES, value, allowed)
+    if here and JOB_MINUTES in given:
+        stdio.warn(f"{JOB_MINUTES}: has an effect with --executor only")
+    return None if here else float(value)
 
 
 def read_given(

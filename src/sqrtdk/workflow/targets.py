@@ -1,41 +1,50 @@
 """Describe the run for the Snakefile: its shards, and what each rule depends on."""
 
 import hashlib
-import json
-import math
 import os
 import sys
 from collections.abc import Sequence
+from os.path import exists
 from pathlib import Path
 from typing import Any, TextIO
 
 from snakemake.exceptions import WorkflowError
 
 from sqrtdk.config import errors
-from sqrtdk.experiments.base import Experiment, Table
+from sqrtdk.experiments.base import Table
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.jobs import exact_curves, merge
-from sqrtdk.schema import Document, Slab
+from sqrtdk.schema import Document, Settings
 from sqrtdk.storage import atomic, code_digest, guards, shard_files
+from sqrtdk.storage.job_files import EXACT
 from sqrtdk.system import disk, memory, stdio
 from sqrtdk.system.errors import UserError
 from sqrtdk.theory import points as theory_points
-from sqrtdk.workflow import comparison, order, progress, recovery, session
+from sqrtdk.workflow import (
+    comparison,
+    executors,
+    order,
+    progress,
+    recovery,
+    session,
+    shard_jobs,
+    submissions,
+)
 from sqrtdk.workflow.arguments import wrong_value
 from sqrtdk.workflow.code_files import PARTS, STATE, benchmarks, code, modules_of
-from sqrtdk.workflow.request import compose
+from sqrtdk.workflow.request import compose, job_minutes
 from sqrtdk.workflow.session import RESULTS
 
 SHARDS = RESULTS / "shards"
 
-EXACT_SECONDS = 3.0
-"""About how long a shard of expectations takes."""
-
 
 class Workflow:
-    """One run, as described by Snakemake's `config`. Bad input raises WorkflowError."""
+    """One run, as described by Snakemake's `config`. Bad input raises WorkflowError.
 
-    def __init__(self, values: Document, files: Sequence[Path] = ()) -> None:
+    Its cells are measured on this machine, or not `here` but by jobs on a cluster.
+    """
+
+    def __init__(self, values: Document, files: Sequence[Path] = (), *, here: bool = True) -> None:
         arguments = sys.argv[1:]
         session.prepare(arguments)
         try:
@@ -44,17 +53,15 @@ class Workflow:
             if found := wrong_value(arguments):
                 raise errors.ConfigError(found)
             recovery.unmark_finished(SHARDS)
-            self.run = compose(values, files, arguments)
+            minutes = job_minutes(values, files, arguments, here=here)
+            self.run = compose(values, files, arguments, here=here)
             for note in self.run.notes:
                 stdio.warn(note)
             self.plans = {
                 name: merge.plan_of(self.run, name, SHARDS / name) for name in self.run.settings
             }
             self.exact = {
-                name: theory_points.specs(
-                    place.point for place in exact_curves.points(name, settings)
-                )
-                for name, settings in self.run.settings.items()
+                name: exact_shards(name, settings) for name, settings in self.run.settings.items()
             }
             self.name = self.run.name
             self.folder = RESULTS / self.name
@@ -67,27 +74,32 @@ class Workflow:
             sys.exit(disk.explain_os_error(str(error)) or f"sqrtdk: {error}")
         self.experiments = list(self.run.settings)
         self._lock: TextIO | None = None
-        # Measured once, so that the memory of the run's own jobs does not count again.
-        self._free = max(1, memory.free_memory())
+        self._here = here
+        shards = shard_jobs.shards_of(self.plans, self.exact)
+        missing = {str(path) for plan in self.plans.values() for path in plan.missing}
+        missing |= {path for specs in self.exact.values() for path in specs if not exists(path)}
+        # Memory is measured once, so that the memory of the run's own jobs does not count again.
+        self.shards = shard_jobs.ShardJobs(
+            shards, missing, free=memory.free_memory(), minutes=minutes
+        )
         self._write_code_files()
         self._expect()
         self._priorities = order.priorities(
             {
                 name: {
-                    str(path): _milliseconds(EXPERIMENTS[name], slab) / 1000
-                    for path, slab in plan.shards.items()
+                    path: shard_jobs.seconds(*shards[path])
+                    for path in (*self.measured(name), *self.expected(name))
                 }
-                | dict.fromkeys(self.expected(name), EXACT_SECONDS)
-                for name, plan in self.plans.items()
+                for name in self.experiments
             }
         )
 
     def _check_what_is_there(self, files: Sequence[Path]) -> list[Path]:
         """Name damaged shards whose cells will be computed again, and return changed files."""
         damaged = {path for plan in self.plans.values() if plan.missing for path in plan.damaged}
-        expected = {SHARDS / "exact" / name for specs in self.exact.values() for name in specs}
-        usable = {path: shard_files.usable_path(path) for path in expected}
-        damaged |= {path for path, at in usable.items() if at != path and not at.exists()}
+        expected = {Path(path) for specs in self.exact.values() for path in specs}
+        first = {path: path.with_name(shard_files.first_name(path)) for path in expected}
+        damaged |= {first[at] for at in expected if first[at] != at and not at.exists()}
         for path in sorted(damaged):
             note = "is damaged; its cells are computed again, into another file"
             print(f"sqrtdk: {path} {note}", file=sys.stderr)
@@ -122,36 +134,19 @@ class Workflow:
 
     def expected(self, experiment: str) -> list[str]:
         """Return the shards that hold an experiment's exact expectations."""
-        return [
-            str(shard_files.usable_path(SHARDS / "exact" / name)) for name in self.exact[experiment]
-        ]
-
-    def slab(self, wildcards: Any) -> str:
-        """Return the slab of one shard job, as JSON."""
-        return json.dumps(self._slab(wildcards))
-
-    def _slab(self, wildcards: Any) -> Slab:
-        path = SHARDS / wildcards.experiment / f"{wildcards.shard}.csv"
-        try:
-            return self.plans[wildcards.experiment].shards[path]
-        except KeyError:
-            raise WorkflowError(f"sqrtdk: {path} is not a shard of this configuration") from None
-
-    def points(self, wildcards: Any) -> str:
-        """Return the points of one shard of expectations, as JSON."""
-        name = shard_files.first_name(Path(f"{wildcards.points}.csv"))
-        for specs in self.exact.values():
-            if name in specs:
-                return json.dumps(specs[name])
-        raise WorkflowError(f"sqrtdk: {SHARDS}/exact/{name} is not a shard of this configuration")
+        return list(self.exact[experiment])
 
     def _expect(self) -> None:
         new = {
-            path.stem: _milliseconds(EXPERIMENTS[name], slab)
+            path.stem: 1000 * (shard_jobs.START_SECONDS + shard_jobs.seconds(name, slab))
             for name, plan in self.plans.items()
             for path, slab in plan.shards.items()
             if path in plan.missing or not plan.missing
         }
+        for job in self.shards.batches:
+            new[job.rule] = sum(
+                new[Path(path).stem] for path in job.outputs if Path(path).stem in new
+            )
         refusal = self._refusal() if self._changed else None
         others = ("verify", "compare", "figures_paper", "showcase", "benchmark")
         progress.pass_state(new, ("all", *self.experiments, *others), refusal)
@@ -234,26 +229,9 @@ class Workflow:
             *self.expected(experiment),
         ]
 
-    def priority(self, wildcards: Any) -> float:
-        """Return the priority of one shard job."""
-        return self._priorities.get(f"{SHARDS}/{wildcards.experiment}/{wildcards.shard}.csv", 0.0)
-
-    def exact_priority(self, wildcards: Any) -> float:
-        """Return the priority of the job of one shard of expectations."""
-        return self._priorities.get(f"{SHARDS}/exact/{wildcards.points}.csv", 0.0)
-
-    def threads(self, wildcards: Any, cores: int | None) -> int:
-        """Return the cores that a shard job occupies, so that all of its cells fit into memory.
-
-        A job computes with one thread. The other cores that it occupies keep other jobs from
-        starting. `cores` are those of the run; on a cluster each job has its own machine, and this
-        is None.
-        """
-        memory = EXPERIMENTS[wildcards.experiment].memory
-        if memory is None:
-            return 1
-        share: float = memory(self._slab(wildcards)) / self._free
-        return max(1, math.ceil(share * (cores or 1)))
+    def priority(self, *paths: str) -> float:
+        """Return the priority of the job that makes some shards."""
+        return max(self._priorities.get(path, 0.0) for path in paths)
 
     def judging(self) -> list[str]:
         """Return the run's tables that the claims need."""
@@ -348,15 +326,17 @@ class Workflow:
             )
         ]
 
-    def begin(self) -> None:
-        """Take the lock of results/, or refuse a second run; open the progress log."""
+    def begin(self, workflow: Any) -> None:
+        """Take the lock of results/, or refuse a second run; write what the jobs need to know."""
         # Do not draw from a changed file, and do not overwrite it: it may be deliberate.
         refusal = self._refusal() if self._changed else None
         self._lock = session.begin(self.folder, (SHARDS, RESULTS / "benchmarks"), refusal)
+        self.shards.write(workflow.dag.needrun_jobs())
+        if not self._here:
+            submissions.begin(workflow, executors.name_of(sys.argv[1:]) or "")
 
 
-def _milliseconds(experiment: Experiment, slab: Slab) -> float:
-    # A job takes about half a second to start.
-    start, stop = slab["seeds"]
-    each = experiment.seconds(slab) if experiment.seconds else 0.1
-    return float(1000 * (0.5 + (stop - start) * each))
+def exact_shards(experiment: str, settings: Settings) -> dict[str, Document]:
+    """Return the shards of expectations that an experiment needs: their points, by path."""
+    specs = theory_points.specs(place.point for place in exact_curves.points(experiment, settings))
+    return {str(shard_files.usable_path(SHARDS / EXACT / name)): specs[name] for name in specs}

@@ -1,0 +1,78 @@
+"""The shards: what is measured, and what theory expects.
+
+A job reads its slabs from a file that the run wrote before its first job. A job on another machine
+has only the rules of this file.
+"""
+
+# No code as input: a shard's name ends in a digest of the code that measures. No parameters, and
+# the same command in all rules: a shard is the same whichever of them has made it.
+SHARDS_COMMAND = "python -m sqrtdk.jobs.shards {output:q} 2> {log:q}"
+MEASURED = "results/shards/{experiment}/{shard}.csv"
+EXPECTED = "results/shards/exact/{points}.csv"
+
+
+rule measure_shard:
+    "Measure one shard: some seeds and scale rules of one slab of the grid."
+    output:
+        MEASURED,
+    log:
+        "results/shards/{experiment}/{shard}.log",
+    benchmark:
+        "results/shards/{experiment}/{shard}.tsv"
+    priority: lambda wildcards: flow.priority(MEASURED.format(**wildcards))
+    conda:
+        "../envs/jobs.yml"
+    threads: lambda wildcards: flow.shards.threads(MEASURED.format(**wildcards), workflow.cores)
+    resources:
+        mem_mb=lambda wildcards, attempt: flow.shards.mem_mb(
+            MEASURED.format(**wildcards), attempt
+        ),
+        runtime=lambda wildcards, attempt: flow.shards.runtime(
+            MEASURED.format(**wildcards), attempt
+        ),
+    shell:
+        SHARDS_COMMAND
+
+
+rule exact_shard:
+    "Compute the exact expectations at one n_k."
+    output:
+        EXPECTED,
+    log:
+        "results/shards/exact/{points}.log",
+    benchmark:
+        "results/shards/exact/{points}.tsv"
+    priority: lambda wildcards: flow.priority(EXPECTED.format(**wildcards))
+    conda:
+        "../envs/jobs.yml"
+    resources:
+        mem_mb=lambda wildcards, attempt: flow.shards.mem_mb(
+            EXPECTED.format(**wildcards), attempt
+        ),
+        runtime=lambda wildcards, attempt: flow.shards.runtime(
+            EXPECTED.format(**wildcards), attempt
+        ),
+    shell:
+        SHARDS_COMMAND
+
+
+# On a cluster. Snakemake prefers a rule without wildcards.
+for job in flow.shards.batches:
+
+    rule:
+        name:
+            job.rule
+        output:
+            job.outputs,
+        log:
+            job.log(".log"),
+        benchmark:
+            job.log(".tsv")
+        priority: flow.priority(*job.outputs)
+        conda:
+            "../envs/jobs.yml"
+        resources:
+            mem_mb=job.mem_mb,
+            runtime=job.runtime,
+        shell:
+            SHARDS_COMMAND
