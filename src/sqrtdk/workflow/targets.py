@@ -230,8 +230,13 @@ class Workflow:
         ]
 
     def priority(self, *paths: str) -> float:
-        """Return the priority of the job that makes some shards."""
-        return max(self._priorities.get(path, 0.0) for path in paths)
+        """Return the priority of the job that makes some shards.
+
+        Raises WorkflowError for a file that is none; Snakemake asks before any job starts.
+        """
+        for path in paths:
+            self.shards.slab(path)
+        return max(self._priorities[path] for path in paths)
 
     def judging(self) -> list[str]:
         """Return the run's tables that the claims need."""
