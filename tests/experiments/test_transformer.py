@@ -1,6 +1,7 @@
 """The transformer, the recurrent network, their training, tables and claims."""
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -228,6 +229,16 @@ def test_the_text_is_the_novel_and_its_end_is_held_out() -> None:
             words = "".join(alphabet[i] for i in symbols)
             assert words in part
             assert words[1:] + alphabet[targets[-1]] in part
+
+
+def test_a_text_that_was_changed_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed = tmp_path / "changed.txt"
+    changed.write_bytes(data.TEXT.read_bytes() + b"\n")
+    monkeypatch.setattr(data, "TEXT", changed)
+    with pytest.raises(ValueError, match=r"changed\.txt is not the text that this code is for"):
+        data.text.__wrapped__()
 
 
 def rows(**changes: Any) -> list[Any]:

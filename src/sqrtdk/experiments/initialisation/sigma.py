@@ -1,6 +1,7 @@
 """Compute sigma.csv: σ of a fresh layer's logits, measured and exact, and the entropy it leaves."""
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from sqrtdk.schema import Column
 from sqrtdk.stats.intervals import Estimate, MissingError, paired_ratio, statistics
 from sqrtdk.stats.series import scaled_rule, unscaled_rule
 from sqrtdk.storage import tables
-from sqrtdk.theory import expected
+from sqrtdk.theory.fixed_sigma import weight_means
 from sqrtdk.theory.initialisation import logit_sd
 
 AXES = tuple(key for key in CONFIG_KEYS if key is not schema.SEED)
@@ -66,7 +67,6 @@ def rows(settings: Settings, runs: pd.DataFrame) -> Iterator[tables.Row]:
         sigma = statistics(stds, pool="rms", exact=exact)
         entropies = cells["entropy_normalized"].dropna().to_numpy(float)
         entropy = statistics(entropies) if len(entropies) else {}
-        equal = expected.unrelated(exact, np.full(1, n_k)) if n_k > 1 else None
         # Groups come in rising order of the axes, so that the smallest embeddings are the first.
         other = tuple(value for name, value in at.items() if name != "embedding_sd")
         ratio = _ratio(stds, smallest.setdefault(other, stds))
@@ -79,8 +79,15 @@ def rows(settings: Settings, runs: pd.DataFrame) -> Iterator[tables.Row]:
             "entropy": entropy.get("mean", np.nan),
             "entropy_low": entropy.get("ci_low", np.nan),
             "entropy_high": entropy.get("ci_high", np.nan),
-            "entropy_unrelated": equal.entropy_normalized if equal else np.nan,
+            "entropy_unrelated": _unrelated(round(exact, 12), n_k) if n_k > 1 else np.nan,
         }
+
+
+@cache
+def _unrelated(sigma: float, n_k: int) -> float:
+    """Return the entropy over ln n_k; many rows have the same σ."""
+    entropy = weight_means(np.array([sigma]), n_k)[0, 1]
+    return float(entropy / np.log(n_k))
 
 
 def _ratio(over: np.ndarray, under: np.ndarray) -> Estimate:

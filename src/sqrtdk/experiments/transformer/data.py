@@ -4,6 +4,7 @@ Streams of random numbers are keyed by task, seed and array, never by model: all
 see the same sequences.
 """
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -23,6 +24,9 @@ TASKS: tuple[Task, ...] = get_args(Task)
 TEXT = Path(__file__).with_name("pride_and_prejudice.txt")
 """Jane Austen, Pride and Prejudice (1813), the first chapters; in the public domain. The lines are
 those of the package janeaustenr 1.0.0 (J. Silge), without its marks of italics."""
+
+TEXT_SHA256 = "5023dffeae8e2051b932b77455efd8b95c4ee3d813f0175457651fa5d13e3bff"
+"""Its content, so that the code digest of a shard covers the text."""
 
 HELD_OUT_SHARE = 0.1
 """Share of the text, at its end, that training never sees."""
@@ -45,8 +49,14 @@ def stream(array: str, *, task: Task, seed: int) -> np.random.Generator:
 
 @cache
 def text() -> tuple[NDArray[np.intp], int]:
-    """Return the text as numbers of characters, in order of their code, and their count."""
-    codes = np.frombuffer(TEXT.read_bytes(), np.uint8)
+    """Return the text as numbers of characters, in order of their code, and their count.
+
+    Raises ValueError if the file was changed.
+    """
+    content = TEXT.read_bytes()
+    if hashlib.sha256(content).hexdigest() != TEXT_SHA256:
+        raise ValueError(f"{TEXT.name} is not the text that this code is for")
+    codes = np.frombuffer(content, np.uint8)
     known, places = np.unique(codes, return_inverse=True)
     return places, len(known)
 

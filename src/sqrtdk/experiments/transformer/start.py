@@ -11,7 +11,7 @@ from sqrtdk.experiments.transformer.measure import D_HEAD, ROWS, TASK, Settings
 from sqrtdk.schema import Column
 from sqrtdk.stats.intervals import interval
 from sqrtdk.storage import tables
-from sqrtdk.theory.expectations import expectations
+from sqrtdk.theory.expectations import averages
 
 COLUMNS = (
     *(schema.axis_column(key) for key in (TASK, D_HEAD, schema.SCALING)),
@@ -52,7 +52,5 @@ def rows(settings: Settings, runs: pd.DataFrame) -> Iterator[tables.Row]:
                 "entropy": float(np.mean(values)),
                 "ci_low": low,
                 "ci_high": high,
-                "exact": np.nan
-                if factor is None
-                else expectations(n, int(d_head), factor).entropy_nats,
+                "exact": np.nan if factor is None else averages(n, int(d_head), factor)[0],
             }
