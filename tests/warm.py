@@ -2,8 +2,9 @@
 
 Half of the time of a short Snakemake run is the import of Snakemake, and most of that of a job is
 the import of pandas and matplotlib. Each of pytest's processes starts one server, and each run and
-each job of a run is a fork of it with its own arguments, folder, environment and streams. The
-modules of this project are not loaded beforehand, so a run loads those of the test.
+each job of a run is a fork of it with its own arguments, folder, environment and streams. Runs of
+the code that the server's PYTHONPATH leads to are forks of a fork that has loaded it, too; those of
+any other code, such as a copy that a test edits, load their own.
 Tests of the process itself (signals, kills, closed streams) use processes of their own, with jobs
 of their own, and so does the session's smoke run.
 """
@@ -13,6 +14,7 @@ import gc
 import importlib
 import json
 import os
+import pkgutil
 import runpy
 import select
 import signal
@@ -21,7 +23,9 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from functools import cache
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache, partial
 from pathlib import Path
 
 import job
@@ -29,9 +33,14 @@ import job
 Run = subprocess.CompletedProcess[str]
 
 LOADED = (
-    *("numpy", "hydra", "omegaconf", "snakemake.cli", "pandas", "jinja2", "psutil"),
+    *("numpy", "hydra", "omegaconf", "snakemake.cli", "pandas", "jinja2", "psutil", "yte"),
     *("scipy.optimize", "scipy.special", "scipy.stats", "ml_dtypes", "safetensors"),
     *("matplotlib.figure", "matplotlib.backends.backend_agg", "matplotlib.backends.backend_svg"),
+    *("matplotlib.style", "latex2mathml.converter", "threadpoolctl", "docutils.core"),
+    # What these load later, when they are used.
+    *("snakemake.profiles", "snakemake.report.html_reporter", "smart_open", "encodings.idna"),
+    *("hydra._internal.core_plugins.basic_sweeper", "hydra._internal.core_plugins.basic_launcher"),
+    *("antlr4.LL1Analyzer", "pandas.core.methods.to_dict", "pandas.core.reshape.reshape"),
 )
 
 JOB = """#!/bin/sh
@@ -101,10 +110,44 @@ def serve(place: str) -> None:
     for module in LOADED:
         importlib.import_module(module)
     assert not [name for name in sys.modules if name.split(".")[0] == "sqrtdk"]
-    assert len(os.listdir("/proc/self/task")) == 1
     # Those of the code under test come with each request.
-    own = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    paths = os.environ.get("PYTHONPATH", "")
+    own = paths.split(os.pathsep) if paths else []
     sys.path[1:] = [entry for entry in sys.path[1:] if entry not in own]
+    children = []
+    if own:
+        listens, tell = os.pipe()
+        children.append(os.fork())
+        if not children[0]:
+            try:
+                _load_project(own)
+                _listen(job.loaded(place, paths), partial(os.close, tell))
+            finally:
+                os._exit(0)
+        os.close(tell)
+        # Until it is closed: by a fork that listens, or by one whose code cannot be loaded.
+        os.read(listens, 1)
+    _listen(place, partial(print, "ready", flush=True))
+    # The other fork ends for the same reason; a process that nobody waits for is not counted.
+    with suppress(ChildProcessError):
+        for child in children:
+            os.waitpid(child, 0)
+
+
+def _load_project(paths: list[str]) -> None:
+    """Import the project's modules, and read its files for their digests."""
+    sys.path[1:1] = paths
+    for found in pkgutil.walk_packages([f"{paths[0]}/sqrtdk"], "sqrtdk."):
+        if not found.name.endswith("__main__"):
+            importlib.import_module(found.name)
+    digests = importlib.import_module("sqrtdk.storage.code_digest")
+    for path in digests.PACKAGE.rglob("*.py"):
+        digests._file(path)
+    del sys.path[1 : 1 + len(paths)]
+
+
+def _listen(place: str, ready: Callable[[], object]) -> None:
+    assert len(os.listdir("/proc/self/task")) == 1
     signal.signal(signal.SIGCHLD, _reap)
     # Else each collection of a fork goes through all these modules, and copies their memory.
     gc.collect()
@@ -112,7 +155,7 @@ def serve(place: str) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
         listening.bind(place)
         listening.listen(64)
-        print("ready", flush=True)
+        ready()
         while listening in select.select([listening, sys.stdin], [], [])[0]:
             line, _ = listening.accept()
             if os.fork() == 0:
@@ -124,6 +167,7 @@ def serve(place: str) -> None:
                 finally:
                     os._exit(1)
             line.close()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
 def _reap(number: int, frame: object) -> None:
@@ -160,6 +204,9 @@ def _run(words: list[str], folder: str, environment: dict[str, str]) -> int:
     paths = environment.get("PYTHONPATH", "")
     sys.path[:1] = [folder, *(paths.split(os.pathsep) if paths else [])]
     sys.argv = words
+    # As the interpreter runs it: from its file, and not as what others import.
+    if not hasattr(sys.modules.get(words[0]), "__path__"):
+        sys.modules.pop(words[0], None)
     code = 0
     try:
         runpy.run_module(words[0], run_name="__main__", alter_sys=True)

@@ -629,8 +629,7 @@ def test_a_checkout_that_cannot_be_written_to_computes_into_another_folder(
 def test_the_smoke_run_works_for_an_unknown_user_without_home_and_network(
     container_runs: dict[str, Any],
 ) -> None:
-    dry, done = container_runs["dry"], container_runs["smoke"]
-    assert dry.returncode == 0, dry.stderr
+    done = container_runs["smoke"]
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     results = Path(container_runs["folder"]).with_name("container") / "results"

@@ -1,6 +1,8 @@
 """Compose a configuration with Hydra and resolve it."""
 
 from collections.abc import Iterable, Sequence
+from copy import deepcopy
+from functools import lru_cache
 from typing import Any
 
 from sqrtdk.config.errors import ConfigError, FormError, invalid_value
@@ -40,10 +42,7 @@ def composed(
     extra: Sequence[str] = (),
 ) -> Run:
     """Compose a run as `compose` does, without asking whether this machine can compute it."""
-    from hydra import compose as hydra_compose
-    from hydra import initialize_config_dir
     from hydra.errors import HydraException
-    from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
     values = dict(values)
@@ -54,13 +53,27 @@ def composed(
         overrides = [*overrides, f"grid={grid}"]
     arguments = check(overrides, values, config_name, extra=extra)
     try:
-        with initialize_config_dir(str(CONF), version_base="1.3"):
-            found: Any = OmegaConf.to_container(hydra_compose(config_name, arguments), resolve=True)
+        found = dict(deepcopy(_files_with(config_name, tuple(arguments))))
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(errors.one_line(error)) from None
     for key in extra:
         found.pop(key, None)
     return resolve(overlay(found, values), blocks_of(overrides) | set(typed))
+
+
+@lru_cache(maxsize=32)
+def _files_with(config_name: str, overrides: tuple[str, ...]) -> Document:
+    """Return the files of conf/ with Hydra overrides, as plain values.
+
+    Hydra takes a tenth of a second for it, and an answer to a mistake tries several requests.
+    """
+    from hydra import compose as hydra_compose
+    from hydra import initialize_config_dir
+    from omegaconf import OmegaConf
+
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        found: Any = OmegaConf.to_container(hydra_compose(config_name, [*overrides]), resolve=True)
+    return {str(name): value for name, value in found.items()}
 
 
 def check(
