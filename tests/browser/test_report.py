@@ -196,7 +196,11 @@ def test_the_report_is_accessible(page: Any) -> None:
     from axe_playwright_python.sync_playwright import Axe
 
     page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
-    found = Axe().run(page, options={"resultTypes": ["violations", "incomplete"]}).response
+    options: dict[str, Any] = {"resultTypes": ["violations", "incomplete"]}
+    if is_dark(page):
+        # The page is the same in both schemes but for its colours.
+        options["runOnly"] = {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}
+    found = Axe().run(page, options=options).response
     violations = {
         one["id"]: [node["target"] for node in one["nodes"]][:3] for one in found["violations"]
     }
@@ -206,17 +210,21 @@ def test_the_report_is_accessible(page: Any) -> None:
     assert len(incomplete) <= MOST_INCOMPLETE, incomplete
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-def test_the_page_does_not_scroll_sideways(opened: Opened, width: int) -> None:
-    page = opened.page
-    page.set_viewport_size({"width": width, "height": 900})
-    for state in ("true", "false"):
-        page.evaluate(f"document.querySelectorAll('details').forEach(one => one.open = {state})")
-        wide = page.evaluate("document.documentElement.scrollWidth")
-        assert wide <= width
-    scheme = "dark" if page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches") else ""
+def is_dark(page: Any) -> bool:
+    found: bool = page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
+    return found
+
+
+def test_the_page_does_not_scroll_sideways(page: Any) -> None:
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=SCREENSHOTS / f"report-{scheme or 'light'}-{width}.png", full_page=True)
+    # The schemes differ in colours alone, so the dark one has the narrowest page for its picture.
+    for width in WIDTHS[:1] if is_dark(page) else WIDTHS:
+        page.set_viewport_size({"width": width, "height": 900})
+        for state in ("true", "false"):
+            page.evaluate(f"document.querySelectorAll('details').forEach(x => x.open = {state})")
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+        name = f"report-{'dark' if is_dark(page) else 'light'}-{width}.png"
+        page.screenshot(path=SCREENSHOTS / name, full_page=True)
 
 
 def test_the_page_does_not_scroll_sideways_at_twice_the_size(page: Any) -> None:

@@ -5,7 +5,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, process, snakemake
+import warm
+from conftest import HANG, ROOT, environment, snakemake
 from workflow.test_pipeline import copy_project
 
 NAME = "temperature"
@@ -40,7 +41,8 @@ def project(original: Path, tmp_path: Path) -> Path:
 
 
 def by_hand(root: Path, *arguments: str) -> str:
-    done = process(root, "sqrtdk.run", *arguments, PYTHONPATH=str(root / "src"))
+    variables = environment() | {"PYTHONPATH": str(root / "src")}
+    done = warm.run(root, "sqrtdk.run", *arguments, environment=variables, limit=HANG)
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     return done.stdout

@@ -51,6 +51,25 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return bare_environment(tmp_path_factory.mktemp("bare") / "environment")
 
 
+@pytest.fixture(scope="module")
+def light(tmp_path_factory: pytest.TempPathFactory, environment: Path) -> Path:
+    """An environment whose Snakemake only tells its version, which takes no time."""
+    folder = tmp_path_factory.mktemp("light") / "environment"
+    shutil.copytree(environment, folder, symlinks=True)
+    snakemake = snakemake_in(folder)
+    snakemake.unlink()
+    snakemake.mkdir()
+    (snakemake / "__init__.py").touch()
+    text = "import sys\nassert sys.argv[1:] == ['--version']\nprint('0.0')\n"
+    (snakemake / "__main__.py").write_text(text, encoding="utf-8")
+    return folder
+
+
+def snakemake_in(environment: Path) -> Path:
+    (site,) = environment.glob("lib/python*/site-packages")
+    return site / "snakemake"
+
+
 class Machine:
     """A checkout that was never set up, and a machine whose uv needs no network."""
 
@@ -85,8 +104,8 @@ class Machine:
 
 
 @pytest.fixture
-def machine(tmp_path: Path, environment: Path) -> Machine:
-    return Machine(tmp_path, environment)
+def machine(tmp_path: Path, light: Path) -> Machine:
+    return Machine(tmp_path, light)
 
 
 @pytest.fixture(scope="module")
@@ -98,10 +117,12 @@ def ready(tmp_path_factory: pytest.TempPathFactory, environment: Path) -> Machin
 
 
 @pytest.fixture
-def finished(machine: Machine, ready: Machine) -> Machine:
+def finished(machine: Machine, ready: Machine, light: Path) -> Machine:
     """A machine whose checkout is set up, as a run of its own would leave it."""
     venv = machine.root / ".venv"
     shutil.copytree(ready.root / ".venv", venv, symlinks=True)
+    snakemake_in(venv).unlink()
+    shutil.copytree(snakemake_in(light), snakemake_in(venv))
     mark = (venv / "sqrtdk.json").read_text(encoding="utf-8")
     assert str(ready.root) in mark
     text = mark.replace(str(ready.root), str(machine.root))
@@ -321,6 +342,8 @@ def test_a_copy_runs_its_own_code_and_works_without_the_original(finished: Machi
     original, finished.root = finished.root, finished.folder / "a cöpy"
     shutil.copytree(original, finished.root, symlinks=True)
     shutil.rmtree(original)
+    shutil.rmtree(snakemake_in(finished.root / ".venv"))
+    snakemake_in(finished.root / ".venv").symlink_to(SITE / "snakemake")
     finished.turn_off_network()
     with (finished.root / "src/sqrtdk/storage/tables.py").open("a", encoding="utf-8") as file:
         file.write('\nimport sys\nprint("code of the copy", file=sys.stderr)\n')
@@ -728,9 +751,6 @@ def test_pip_accepts_what_conda_passes_on_and_installs_the_project_alone(
         subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "maker")], check=True)
         pip = [str(tmp_path / "maker" / "bin" / "pip")]
     pip.append("--disable-pip-version-check")
-    reach = [*pip, "download", "--quiet", "--no-deps", "hatchling", "--dest", str(tmp_path)]
-    if subprocess.run(reach, capture_output=True, check=False).returncode:
-        pytest.skip("no registry of packages can be reached")
     # conda writes these lines next to environment.yml and runs pip there.
     lines = lists("environment.yml")[-1]
     assert isinstance(lines, dict)
@@ -738,6 +758,9 @@ def test_pip_accepts_what_conda_passes_on_and_installs_the_project_alone(
     python = ["--python", str(environment / "bin" / "python")]
     command = [*pip, *python, "install", "--dry-run", "-r", "condaenv.requirements.txt"]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    reach = [*pip, "download", "--quiet", "--no-deps", "hatchling", "--dest", str(tmp_path)]
+    if done.returncode and subprocess.run(reach, capture_output=True, check=False).returncode:
+        pytest.skip("no registry of packages can be reached")
     assert done.returncode == 0, done.stderr
     would = [line for line in done.stdout.splitlines() if line.startswith("Would install")]
     assert would == ["Would install sqrtdk-0.1.0"]
