@@ -186,7 +186,7 @@ MANY = {"learning_rate": np.linspace(0.01, 0.1, 40).tolist()}
         # What each is most of: runs side by side, long libraries, batches, probes, cross matrices.
         {"n_k": 64, "batch_size": 1, "d_model": 4} | MANY,
         {"n_k": 600, "batch_size": 1, "d_model": 4},
-        {"steps": 1500},
+        {"steps": 500},
         {"batch_size": 200},
         {"d_model": 128},
     ],
@@ -707,7 +707,7 @@ def test_pairs_that_never_got_there_are_counted_apart() -> None:
 def draw(what: str, found: dict[str, pd.DataFrame]) -> Any:
     with style.context():
         figure = training_figures.BUILD[what](found)
-        figure.canvas.draw()
+        figure.draw_without_rendering()
     return figure
 
 

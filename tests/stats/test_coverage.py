@@ -4,6 +4,7 @@
 """
 
 import math
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -19,10 +20,13 @@ from sqrtdk.theory import expectations, thresholds
 
 SEEDS, BLOCKS = 3000, 120
 
+pool = cache(draws.pool)
+"""Two tests look at the same simulation; read it, never change it."""
+
 
 @pytest.fixture(scope="module", params=[1, 4096])
 def cell(request: pytest.FixtureRequest) -> tuple[int, draws.Pool]:
-    return request.param, draws.pool(SEEDS, d_k=request.param, n_k=16)
+    return request.param, pool(SEEDS, d_k=request.param, n_k=16)
 
 
 def test_intervals_cover_in_90_percent_of_blocks_where_95_are_said(
@@ -38,7 +42,7 @@ def test_intervals_cover_in_90_percent_of_blocks_where_95_are_said(
 
 def test_the_median_gradient_of_a_saturated_cell_is_covered_at_every_number_of_seeds() -> None:
     # n_k = 16, d_k = 4096, off: the t-interval of the mean covered in 19 to 38 % of blocks.
-    found = draws.pool(SEEDS, d_k=4096, n_k=16)["off"]["grad_logits_median"]
+    found = pool(SEEDS, d_k=4096, n_k=16)["off"]["grad_logits_median"]
     middle = intervals.typical(found)
     for seeds in coverage.SEEDS:
         blocks = coverage.blocks_of(found, seeds, 400)
