@@ -19,7 +19,7 @@ from simulations.draws import RULES, Pool, pool
 from sqrtdk.core import scale_rules
 from sqrtdk.experiments.scaling import measure as scaling
 from sqrtdk.schema import Column
-from sqrtdk.stats import agreement
+from sqrtdk.stats import agreement, by_row
 from sqrtdk.stats.curves import Curve, crossing, relative_range
 from sqrtdk.stats.intervals import Estimate, MissingError, paired_ratio, statistics, typical
 from sqrtdk.theory import exact_table, expectations, thresholds
@@ -68,7 +68,7 @@ def truth(column: Column, values: NDArray[np.float64], *, d_k: int, n_k: int, ar
     if factor is None:
         raise ValueError(f"{arm} is not a factor")
     point = Point(n_k, float(d_k), factor)
-    exact = exact_table.value(column.name, point, expectations.expectations(*point), N_Q)
+    exact = exact_table.value(column.name, point, expectations.expectations(*point[:3]), N_Q)
     if exact is not None:
         return exact
     if column.pool == "median":
@@ -100,16 +100,17 @@ def of_cell(
             value = truth(column, values, d_k=d_k, n_k=n_k, arm=arm)
             if np.ptp(values) == 0:
                 continue
-            hits = []
-            for block in blocks_of(values, count, most):
-                one = statistics(
-                    block,
-                    pool=column.pool,
-                    counted=math.prod(things) if things else 0,
-                    skewed=column.skewed,
-                    independent=things[0] if things else None,
-                )
-                hits.append(_covers(one["ci_low"], one["ci_high"], value))
+            blocks = blocks_of(values, count, most)
+            each = by_row.statistics(
+                blocks,
+                pool=column.pool,
+                exact=np.full(len(blocks), np.nan),
+                counted=np.full(len(blocks), math.prod(things)) if things else None,
+                independent=np.full(len(blocks), float(things[0])) if things else None,
+                skewed=column.skewed,
+            )
+            ends = zip(each["ci_low"].tolist(), each["ci_high"].tolist(), strict=True)
+            hits = [_covers(low, high, value) for low, high in ends]
             where = f"{column.name}, n_k = {n_k}, d_k = {d_k}, {arm}"
             yield Coverage(kind_of(column), count, len(hits), float(np.mean(hits)), where)
         if d_k > 1:

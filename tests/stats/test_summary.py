@@ -10,7 +10,7 @@ from scipy.stats import binom
 
 from sqrtdk.experiments.scaling import measure as scaling
 from sqrtdk.schema import Column
-from sqrtdk.stats import agreement, summary
+from sqrtdk.stats import agreement, by_row, intervals, summary
 from sqrtdk.storage import frames, tables
 
 SCHEMA = (
@@ -156,3 +156,26 @@ def test_what_is_no_table_is_refused_in_one_line(tmp_path: Path, content: bytes)
         frames.read(path, SCHEMA)
     assert str(refused.value).startswith(f"{path} ")
     assert "\n" not in str(refused.value)
+
+
+def test_many_samples_at_once_have_the_bits_of_each_alone() -> None:
+    # Any sample may stand next to any other one: constant, huge, tiny, with zeros.
+    rng = np.random.default_rng(11)
+    for seeds in (1, 2, 5, 6, 24):
+        draws = rng.standard_normal((7, seeds))
+        draws[1], draws[2], draws[3] = 0.25, draws[2] * 1e-200, draws[3] * 1e200
+        draws[4, 0] = 0.0
+        shares = rng.integers(0, 4, (7, seeds)) / 64
+        for pool, values in (("mean", draws), ("rms", draws), ("median", np.abs(draws))):
+            exact = rng.standard_normal(7)
+            found = by_row.statistics(values, pool=pool, exact=exact)
+            for place, row in enumerate(values):
+                one = intervals.statistics(row, pool=pool, exact=float(exact[place]))
+                many = [float(found[name][place]) for name in one]
+                assert np.array_equal(many, list(one.values()), equal_nan=True), (pool, place)
+        counted = np.full(7, 64)
+        found = by_row.statistics(shares, exact=np.zeros(7), counted=counted)
+        for place, row in enumerate(shares):
+            low, high = intervals.share_interval(row, counted=64)
+            many = [float(found[end][place]) for end in ("ci_low", "ci_high")]
+            assert np.array_equal(many, [low, high], equal_nan=True)

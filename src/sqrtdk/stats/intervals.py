@@ -1,7 +1,7 @@
 """Compute numbers with intervals from values over seeds.
 
-Curves over d_k are in `curves`, and the wording in `wording`. Nothing here depends on a table or a
-claim.
+Curves over d_k are in `curves`, the wording in `wording`, and the formulas, which work for many
+samples at once, in `by_row`. Nothing here depends on a table or a claim.
 """
 
 import math
@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
 import numpy as np
-from scipy.special import bdtr, betaincinv, ndtri, stdtrit
+from scipy.special import betaincinv
+
+from sqrtdk.stats import by_row
 
 T = TypeVar("T")
 
@@ -36,12 +38,7 @@ def interval(values: np.ndarray, *, confidence: float = 0.95) -> tuple[float, fl
     >>> interval(np.array([1.0, 1.0, 1.0]))
     (1.0, 1.0)
     """
-    count = len(values)
-    if count < 2:
-        return np.nan, np.nan
-    mean = float(np.mean(values))
-    half = float(stdtrit(count - 1, 0.5 + confidence / 2) * np.std(values, ddof=1) / count**0.5)
-    return mean - half, mean + half
+    return _first(by_row.interval(values[np.newaxis], confidence=confidence))
 
 
 def median_interval(values: np.ndarray, *, confidence: float = 0.95) -> tuple[float, float]:
@@ -54,14 +51,7 @@ def median_interval(values: np.ndarray, *, confidence: float = 0.95) -> tuple[fl
     >>> median_interval(np.array([3.0, 1.0, 2.0, np.inf, 5.0, 4.0]))
     (1.0, inf)
     """
-    count = len(values)
-    # The values left out at either end: the median is beyond them rarely enough.
-    beyond = bdtr(np.arange(count // 2), count, 0.5)
-    out = int(np.count_nonzero(beyond <= (1 - confidence) / 2))
-    if out == 0:
-        return np.nan, np.nan
-    ordered = np.sort(values)
-    return float(ordered[out - 1]), float(ordered[-out])
+    return _first(by_row.median_interval(values[np.newaxis], confidence=confidence))
 
 
 def typical(values: np.ndarray) -> float:
@@ -74,12 +64,7 @@ def typical(values: np.ndarray) -> float:
     >>> typical(np.array([1.0, 100.0, 5.0, 4.0])) == 20**0.5
     True
     """
-    ordered = np.sort(values)
-    low, high = (float(ordered[i]) for i in ((len(ordered) - 1) // 2, len(ordered) // 2))
-    if low == high or not 0 < low < high < math.inf:
-        return low if low == high else (low + high) / 2
-    # The product of the roots neither underflows nor overflows.
-    return math.sqrt(low) * math.sqrt(high)
+    return float(by_row.typical(values[np.newaxis])[0])
 
 
 def typical_ratio(ratios: np.ndarray) -> Estimate:
@@ -131,13 +116,7 @@ def typical_interval(values: np.ndarray) -> tuple[float, float]:
     (`docs/statistics.md` has the simulated coverage). NaN for one value, and for two to five
     values if one of them is 0, unless all of them are the same.
     """
-    if len(values) > 1 and np.ptp(values) == 0:
-        return float(values[0]), float(values[0])
-    low, high = median_interval(values)
-    if math.isnan(low) and np.all((values > 0) & (values < np.inf)):
-        with np.errstate(over="ignore"):
-            low, high = np.exp(interval(np.log(values))).tolist()
-    return low, high
+    return _first(by_row.typical_interval(values[np.newaxis]))
 
 
 def share_interval(
@@ -160,21 +139,8 @@ def share_interval(
     >>> low, round(high, 5)
     (0.0, 0.00059)
     """
-    seeds, mean = len(values), float(np.mean(values))
-    if seeds < 2:
-        return np.nan, np.nan
-    number = seeds * counted
-    if 0 < mean < 1:
-        error = float(np.var(values, ddof=1)) / seeds
-        effective = mean * (1 - mean) / error if error > 0 else float(number)
-    else:
-        effective = float(seeds * (independent or counted))
-    effective *= float(ndtri(0.975) / stdtrit(seeds - 1, 0.975)) ** 2
-    effective = min(max(effective, seeds), number)
-    events, others = mean * effective, (1 - mean) * effective
-    low = float(betaincinv(events, others + 1, 0.025)) if mean > 0 else 0.0
-    high = float(betaincinv(events + 1, others, 0.975)) if mean < 1 else 1.0
-    return low, high
+    things, count = np.array([independent or counted], np.float64), np.array([counted])
+    return _first(by_row.share_interval(values[np.newaxis], counted=count, independent=things))
 
 
 def reciprocal_interval(values: np.ndarray) -> tuple[float, float]:
@@ -187,10 +153,7 @@ def reciprocal_interval(values: np.ndarray) -> tuple[float, float]:
     >>> reciprocal_interval(np.array([0.1, 0.1]))
     (0.1, 0.1)
     """
-    mean = float(np.mean(values))
-    low, _ = interval(values)
-    half = (mean - low) / mean if mean > 0 else 0.0
-    return mean / (1 + half), np.inf if half >= 1 else mean / (1 - half)
+    return _first(by_row.reciprocal_interval(values[np.newaxis]))
 
 
 def exact_share(events: int, count: int) -> Estimate:
@@ -225,38 +188,21 @@ def paired_ratio(over: np.ndarray, under: np.ndarray, *, pool: str = "mean") -> 
             ratios = over / under
         return Estimate(typical(ratios), *typical_interval(ratios))
     power = 2 if pool == "rms" else 1
-    (first, unit), (second, other) = (_near_one(x) for x in (over, under))
-    first, second = first**power, second**power
+    (first, unit), (second, other) = (by_row.near_one(x[np.newaxis]) for x in (over, under))
+    first, second = first[0] ** power, second[0] ** power
     means = float(np.mean(first)), float(np.mean(second))
     if not means[1] > 0 or np.any(over < 0) or np.any(under < 0):
         raise MissingError("the ratio is undefined")
-    ratio = float(np.ldexp((means[0] / means[1]) ** (1 / power), unit - other))
+    ratio = float(np.ldexp((means[0] / means[1]) ** (1 / power), unit[0] - other[0]))
     if not ratio > 0:
         return Estimate(ratio)
-    low, high = _around_one(first / means[0] - second / means[1])
+    low, high = _first(by_row.around_one((first / means[0] - second / means[1])[np.newaxis]))
     return Estimate(ratio, ratio * low ** (1 / power), ratio * high ** (1 / power))
 
 
-def _around_one(deviations: np.ndarray) -> tuple[float, float]:
-    """Return the factors to the ends of the t-interval of ln mean; NaN for one seed.
-
-    `deviations` are relative to the mean; a constant added to them changes nothing.
-    """
-    count = len(deviations)
-    if count < 2:
-        return np.nan, np.nan
-    error = float(np.std(deviations, ddof=1)) / count**0.5
-    half = float(stdtrit(count - 1, 0.975)) * error
-    return math.exp(-half), math.exp(half)
-
-
-def _near_one(values: np.ndarray) -> tuple[np.ndarray, int]:
-    """Divide values by a power of two close to the largest; return them and the exponent.
-
-    Squares of values below 1e-154 would underflow. A power of two changes no digit.
-    """
-    _, unit = np.frexp(np.max(np.abs(values)))
-    return np.ldexp(values, -unit), int(unit)
+def _first(ends: by_row.Ends) -> tuple[float, float]:
+    low, high = ends
+    return float(low[0]), float(high[0])
 
 
 def statistics(
@@ -277,40 +223,15 @@ def statistics(
     and z compares squares. With `median` they are `typical` and `typical_interval`, and there is
     no z.
     """
-    near, unit = _near_one(values)
-    with np.errstate(over="ignore"):
-        target = float(np.ldexp(exact, -unit))
-    power = 2 if pool == "rms" else 1
-    pooled = near**power
-    count, mean = len(values), float(np.mean(pooled))
-    error = float(np.std(pooled, ddof=1)) / count**0.5 if count > 1 else np.nan
-    found = {
-        "mean": mean ** (1 / power),
-        "sd": float(np.std(near, ddof=1)) if count > 1 else np.nan,
-        "median": float(np.median(near)),
-    }
-    found = {name: float(np.ldexp(number, unit)) for name, number in found.items()}
-    if pool == "median":
-        found["mean"] = typical(values)
-        low, high = typical_interval(values)
-    elif pool == "rms":
-        ends = _around_one(pooled / mean if mean > 0 else pooled)
-        low, high = (found["mean"] * end**0.5 for end in ends)
-    elif counted:
-        low, high = share_interval(values, counted=counted, independent=independent)
-    elif skewed:
-        low, high = reciprocal_interval(values)
-    else:
-        low, high = (float(np.ldexp(end, unit)) for end in interval(near))
-    return {
-        "n_seeds": count,
-        **found,
-        "ci_low": low,
-        "ci_high": high,
-        "exact": exact,
-        # If nothing varies over seeds there is no standard error to divide by.
-        "z": (mean - target**power) / error if error > 0 and pool != "median" else np.nan,
-    }
+    found = by_row.statistics(
+        np.asarray(values, np.float64)[np.newaxis],
+        pool=pool,
+        exact=np.array([exact], np.float64),
+        counted=np.array([counted]) if counted else None,
+        independent=np.array([independent], np.float64) if independent else None,
+        skewed=skewed,
+    )
+    return {name: float(one[0]) for name, one in found.items()} | {"n_seeds": len(values)}
 
 
 def evenly_spaced(values: Sequence[T], count: int) -> list[T]:

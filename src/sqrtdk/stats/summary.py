@@ -4,17 +4,19 @@ The seed is the statistical unit: queries of one cell share their keys, so they 
 independent, and a cell counts once whatever its number of queries.
 """
 
-import math
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 
-from sqrtdk.schema import Column, Settings
-from sqrtdk.stats.intervals import statistics
+from sqrtdk.schema import Column, Settings, Value
+from sqrtdk.stats import by_row
 from sqrtdk.storage import tables
 from sqrtdk.theory.points import law_at
+
+Group: TypeAlias = tuple[Any, ...]
+"""Values of the axes, in the order of the columns and without the seed."""
 
 STATISTICS = (
     Column("metric", "Column of runs.csv that the row summarizes.", read=str, axis=True),
@@ -61,43 +63,97 @@ def columns(runs: Sequence[Column]) -> tuple[Column, ...]:
 def summarize(
     runs: pd.DataFrame,
     schema: Sequence[Column],
-    exact: Mapping[tuple[Any, ...], float],
-    rare: Collection[tuple[Any, ...]] = (),
+    exact: Mapping[Group, float],
+    rare: Collection[Group] = (),
 ) -> list[tables.Row]:
     """Return one row per (axes, metric), in the order of the axes and of the schema's metrics.
 
     A metric that is undefined in a group (all its seeds are empty) has no row there. `exact` maps
     (axes..., metric) to the exact value. The groups in `rare` get no z.
     """
+    names = [column.name for column in columns(schema)]
+    found = {column.name: runs[column.name].tolist() for column in schema}
+    return [dict(zip(names, row, strict=True)) for row in summarized(found, schema, exact, rare)]
+
+
+def summarized(
+    runs: Mapping[str, Sequence[Value]],
+    schema: Sequence[Column],
+    exact: Mapping[Group, float],
+    rare: Collection[Group] = (),
+) -> Iterator[tuple[Value, ...]]:
+    """Yield the rows of `summarize` as tuples, from the columns of runs.csv as lists."""
     axes = [c.name for c in schema if c.axis and c.name != "seed"]
-    result = []
-    for group, frame in runs.groupby(axes, sort=True):
-        at = cast(tables.Row, dict(zip(axes, group, strict=True)))
-        for metric in (c for c in schema if not c.axis):
-            values = frame[metric.name].dropna().to_numpy(dtype=float)
-            if len(values):
-                target = exact.get((*group, metric.name), np.nan)
-                things = [
-                    factor if isinstance(factor, int) else int(at[factor])
-                    for factor in metric.counted
-                ]
-                found: dict[str, float] = statistics(
-                    values,
-                    pool=metric.pool,
-                    skewed=metric.skewed,
-                    exact=target,
-                    counted=math.prod(things) if things else 0,
-                    independent=things[0] if things else None,
+    places: dict[Group, list[int]] = {}
+    for place, group in enumerate(zip(*(runs[name] for name in axes), strict=True)):
+        places.setdefault(group, []).append(place)
+    groups = sorted(places)
+    by_size: dict[int, list[int]] = {}
+    for number, group in enumerate(groups):
+        by_size.setdefault(len(places[group]), []).append(number)
+    metrics = [column for column in schema if not column.axis]
+    # A column of statistics for each metric, with a row for each group; n_seeds is 0 where the
+    # metric is undefined.
+    found = np.zeros((len(metrics), len(groups), len(STATISTICS) - 1))
+    for place, metric in enumerate(metrics):
+        column = np.array(runs[metric.name], dtype=np.float64)
+        for numbers in by_size.values():
+            values = column[[places[groups[number]] for number in numbers]]
+            for at, known in _without_empty(values):
+                of_groups = [groups[numbers[one]] for one in at]
+                found[place, [numbers[one] for one in at]] = _statistics(
+                    metric, known, axes, of_groups, exact, rare
                 )
-                if group in rare:
-                    found["z"] = math.nan
-                if metric.unit == "share":
-                    # A share is within 0 to 1, even if the t-interval of few seeds is not.
-                    for end in ("ci_low", "ci_high"):
-                        found[end] = float(np.clip(found[end], 0.0, 1.0))
-                row: tables.Row = {"metric": metric.name, **found}
-                result.append(at | row)
-    return result
+    rows = found.tolist()
+    for number, group in enumerate(groups):
+        for place, metric in enumerate(metrics):
+            n_seeds, *others = rows[place][number]
+            if n_seeds:
+                yield (*group, metric.name, int(n_seeds), *others)
+
+
+def _without_empty(values: by_row.Rows) -> Iterator[tuple[list[int], by_row.Rows]]:
+    """Yield the rows of [groups, seeds] with equally many seeds that are not NaN, without the NaN.
+
+    With each part come the places of its rows. Rows of nothing but NaN are left out.
+    """
+    known = ~np.isnan(values)
+    counts = np.count_nonzero(known, axis=1)
+    for count in np.unique(counts[counts > 0]).tolist():
+        at = np.flatnonzero(counts == count)
+        yield at.tolist(), values[at][known[at]].reshape(len(at), count)
+
+
+def _statistics(
+    metric: Column,
+    values: by_row.Rows,
+    axes: Sequence[str],
+    groups: Sequence[Group],
+    exact: Mapping[Group, float],
+    rare: Collection[Group],
+) -> by_row.Rows:
+    """Return the statistics of a metric for groups [groups, seeds], in the order of STATISTICS."""
+    things = [
+        np.full(len(groups), factor)
+        if isinstance(factor, int)
+        else np.array([int(group[axes.index(factor)]) for group in groups])
+        for factor in metric.counted
+    ]
+    found = by_row.statistics(
+        values,
+        pool=metric.pool,
+        skewed=metric.skewed,
+        exact=np.array([exact.get((*group, metric.name), np.nan) for group in groups], np.float64),
+        counted=np.prod(things, axis=0) if things else None,
+        independent=things[0].astype(np.float64) if things else None,
+    )
+    if rare:
+        found["z"] = np.where([group in rare for group in groups], np.nan, found["z"])
+    if metric.unit == "share":
+        # A share is within 0 to 1, even if the t-interval of few seeds is not.
+        for end in ("ci_low", "ci_high"):
+            found[end] = np.clip(found[end], 0.0, 1.0)
+    return np.stack([found[column.name] for column in STATISTICS[1:]], axis=1)
 
 
 def exact_values(settings: Settings, table: pd.DataFrame) -> dict[tuple[Any, ...], float]:
