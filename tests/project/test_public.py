@@ -53,6 +53,16 @@ def test_importing_the_package_changes_no_variable_and_loads_nothing_heavy() -> 
     assert new - set(sys.stdlib_module_names) == {"sqrtdk"}
 
 
+def test_the_experiments_are_known_without_loading_what_only_some_jobs_need() -> None:
+    # Every start of a run and of a job knows all experiments; these take half a second together.
+    heavy = ("pandas", "scipy.special", "scipy.optimize", "scipy.interpolate", "matplotlib")
+    program = (
+        "import json, sys; import sqrtdk.experiments.registry, sqrtdk.jobs.merge; "
+        f"print(json.dumps([name for name in {heavy!r} if name in sys.modules]))"
+    )
+    assert json.loads(python("-c", program)) == []
+
+
 # Each name is used in a fork of a process that has used none, with what most of them load.
 USING = """
 import os, sys

@@ -7,14 +7,16 @@ spread of the logits is in `expected`.
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from sqrtdk.core import heads
 from sqrtdk.schema import Value
 from sqrtdk.theory import expected
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LAYOUTS = ("bhnd", "bnhd")
 
@@ -51,7 +53,7 @@ def measure(
     enable_gqa: bool = True,
     layout: str = "bhnd",
     min_keys: int = 2,
-) -> pd.DataFrame:
+) -> "pd.DataFrame":
     """Measure every head of queries and keys: one row per batch entry, head and scale.
 
     Args:
@@ -122,6 +124,9 @@ def measure(
                 min_keys=min_keys,
             )
             rows.append(_row(at, head, name, found, with_sink=sinks is not None))
+    # Not at the top: every start of a run loads this module, and pandas takes a third of a second.
+    import pandas as pd
+
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 

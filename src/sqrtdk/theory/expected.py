@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy.interpolate import CubicSpline
+import scipy  # its modules load at first use, because the start of a run needs none of them
 
 from sqrtdk.theory import fixed_sigma
 
@@ -45,7 +45,7 @@ def unrelated(sigma: float, visible_keys: np.ndarray) -> Expected:
         spaced = np.geomspace(sizes[0], sizes[-1], N_NODES).round().astype(int)
         nodes = np.unique(np.clip(spaced, sizes[0], sizes[-1]))
         known = np.array([_at(int(n), sigma) for n in nodes])
-        values = CubicSpline(np.log(nodes), known)(np.log(sizes))
+        values = scipy.interpolate.CubicSpline(np.log(nodes), known)(np.log(sizes))
     entropy, max_weight = weight @ values / weight.sum()
     return Expected(float(entropy), float(max_weight))
 
@@ -58,11 +58,11 @@ def _at(n_k: int, sigma: float) -> tuple[float, float]:
 
 
 @lru_cache(maxsize=4096)
-def _curve(n_k: int) -> CubicSpline:
+def _curve(n_k: int) -> "scipy.interpolate.CubicSpline":
     """Return entropy over ln n and 1 - E max p against σ / (1 + σ), as one spline."""
     end = LARGEST / (1 + LARGEST)
     # Denser at both ends, where the curves bend.
     x = end * (1 - np.cos(np.linspace(0, math.pi, SIGMA_NODES))) / 2
     found = fixed_sigma.given_sigma(x / (1 - x), n_k)
     values = np.stack([found.entropy_nats / math.log(n_k), found.max_weight_gap], axis=-1)
-    return CubicSpline(x, values)
+    return scipy.interpolate.CubicSpline(x, values)

@@ -14,8 +14,8 @@ import math
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
+import scipy  # its modules load at first use, because the start of a run needs none of them
 from numpy.typing import NDArray
-from scipy import special
 
 from sqrtdk.core.adam import AdamState
 from sqrtdk.core.shapes import Bool, Float, Floats
@@ -89,7 +89,7 @@ class Weights(NamedTuple):
 def weigh(logits: Floats, bias: Floats, attention: Attention) -> Weights:
     """Return the weights of logits [..., n_q, n_k], given the sink's logit or the constant."""
     if attention.startswith("sigmoid"):
-        found: Floats = special.expit(logits + bias)
+        found: Floats = scipy.special.expit(logits + bias)
         return Weights(found, np.zeros_like(found[..., :1]))
     top = np.max(logits, axis=-1, keepdims=True)
     if attention == "softmax":
@@ -305,9 +305,9 @@ def posterior_losses(task: Task, *, noise_sd: float, share: float) -> tuple[floa
     order = d_model / 2 - 1
     # ln 0F1(order + 1, kappa²/4) by the Bessel function I, scaled so that nothing overflows.
     mean = (
-        special.gammaln(order + 1)
+        scipy.special.gammaln(order + 1)
         - order * np.log(kappa / 2)
-        + np.log(special.ive(order, kappa))
+        + np.log(scipy.special.ive(order, kappa))
         + kappa
     )
     sink = math.log(n_k) + math.log((1 - share) / share) + mean
