@@ -267,7 +267,7 @@ def machine(rounds: int) -> dict[str, Any]:
     return {
         "rounds": rounds,
         "load": [round(load, 2) for load in os.getloadavg()],
-        "machine": provenance.machine(),
+        "machine": provenance.this_machine(),
         "blas": provenance.blas(),
         "versions": provenance.versions() | extra,
         "code": provenance.revision(ROOT / "src/sqrtdk"),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sqrtdk.storage import provenance
+from sqrtdk.storage import machine, provenance, shard_files
 
 COMMAND = "snakemake --configfile /home/ada/grids/mine.yaml --config d_k='[16,64]' name=mine"
 
@@ -143,8 +143,8 @@ def test_without_git_the_revision_is_unknown(
 
 def test_a_kernel_that_cannot_be_asked_for_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     for loaded in ([], [{"internal_api": "mkl"}], [{"internal_api": "openblas", "filepath": "x"}]):
-        monkeypatch.setattr(provenance, "threadpool_info", loaded.copy)
-        assert provenance.kernel() == "unknown"
+        monkeypatch.setattr(machine, "threadpool_info", loaded.copy)
+        assert machine.kernel() == "unknown"
 
 
 def test_the_kernel_is_that_of_the_library_of_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,15 +152,36 @@ def test_the_kernel_is_that_of_the_library_of_numpy(monkeypatch: pytest.MonkeyPa
         {"internal_api": "openblas", "filepath": "scipy.libs/x.so", "architecture": "Zen"},
         {"internal_api": "openblas", "filepath": "numpy.libs/x.so", "architecture": "Haswell"},
     ]
-    monkeypatch.setattr(provenance, "threadpool_info", lambda: libraries)
-    assert provenance.kernel() == "Haswell"
+    monkeypatch.setattr(machine, "threadpool_info", lambda: libraries)
+    assert machine.kernel() == "Haswell"
 
 
 def test_the_kernel_follows_the_coretype_that_openblas_was_told() -> None:
-    if platform.machine() != "x86_64" or provenance.kernel() == "unknown":
+    if platform.machine() != "x86_64" or machine.kernel() == "unknown":
         pytest.skip("needs NumPy with OpenBLAS on x86-64")
-    code = "from sqrtdk.storage.provenance import kernel; print(kernel())"
+    code = "import numpy; from sqrtdk.storage.machine import kernel; print(kernel())"
     environment = os.environ | {"OPENBLAS_CORETYPE": "Nehalem"}
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "Nehalem"
+
+
+def test_the_record_counts_the_machines_that_measured_and_names_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zen = [machine.Machine(node, "EPYC", "Zen") for node in ("n1", "n1", "n2")]
+    old = machine.Machine("n3", "Xeon", "Haswell")
+    shards = [tmp_path / f"{n}.csv" for n in range(5)]
+    for path, where in zip(shards, [old, *zen, None], strict=True):
+        monkeypatch.setattr(machine, "here", lambda where=where: where or old)
+        shard_files.write_shard(path, {}, [], ())
+        assert shard_files.read_machine(path) == (where or old)
+    # A shard from before this was recorded.
+    body = "# {}\n\n"
+    shards[4].write_text(f"{body}# rows=0 sha256={hashlib.sha256(body.encode()).hexdigest()}\n")
+    assert shard_files.is_valid_shard(shards[4])
+    assert provenance.measured_on([*shards, tmp_path / "absent.csv"]) == [
+        {"cpu": "EPYC", "blas_kernel": "Zen", "nodes": 2, "shards": 3},
+        {"cpu": "Xeon", "blas_kernel": "Haswell", "nodes": 1, "shards": 1},
+        {"cpu": "unknown", "blas_kernel": "unknown", "nodes": 1, "shards": 1},
+    ]

@@ -83,10 +83,22 @@ def test_a_shard_reads_back_as_the_text_that_was_written(tmp_path: Path) -> None
         lambda text: text.replace("16,off,0.1,0.5\n", ""),
         lambda text: text.replace("weight", "wieght"),
         lambda text: text.replace('"d_k": 2', '"d_k": 3'),
+        lambda text: text.replace('"cpu": "', '"cpu": "Other '),
         lambda text: text + "\n",
         lambda text: "\x00" + text,
     ],
-    ids=["empty", "truncated", "digit", "doubled", "dropped", "header", "slab", "longer", "binary"],
+    ids=[
+        "empty",
+        "truncated",
+        "digit",
+        "doubled",
+        "dropped",
+        "header",
+        "slab",
+        "machine",
+        "longer",
+        "binary",
+    ],
 )
 def test_any_damage_to_a_shard_is_noticed_and_named(tmp_path: Path, damage: object) -> None:
     path = sealed(tmp_path)

@@ -5,7 +5,9 @@ job that has failed or is repeated, and the next attempt takes up the hidden one
 """
 
 import os
+import resource
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from typing import Any
 from sqrtdk.experiments import cells
 from sqrtdk.experiments.base import load
 from sqrtdk.schema import Column, Document
-from sqrtdk.storage import job_files, shard_files
+from sqrtdk.storage import atomic, job_files, shard_files
 from sqrtdk.storage.tables import Row
 from sqrtdk.system import command_line, memory
 
@@ -74,16 +76,26 @@ def run(job: job_files.Job) -> None:
             n_cells += 1
             failed.append(why)
             continue
+        began = time.monotonic()
         try:
             rows, columns = measure(slab)
         except cells.FailedCells as error:
             failed += error.lines
         else:
             shard_files.write_shard(path, slab, rows, columns)
+            if len(job.shards) > 1:
+                write_cost(Path(name).with_suffix(".tsv"), time.monotonic() - began)
     if failed:
         raise cells.FailedCells(failed, n_cells)
     for name in job.shards:
         os.replace(hidden(Path(name)), name)
+
+
+def write_cost(path: Path, seconds: float) -> None:
+    """Write what a shard took, in the columns of Snakemake's benchmark of a job."""
+    unit = 2**20 if sys.platform == "darwin" else 2**10
+    largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+    atomic.write_atomically(path, f"s\tmax_rss\n{seconds:.4f}\t{largest:.2f}\n")
 
 
 def main() -> None:

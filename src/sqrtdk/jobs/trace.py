@@ -7,7 +7,7 @@ from typing import cast
 
 from sqrtdk.config import resolve
 from sqrtdk.experiments.registry import EXPERIMENTS
-from sqrtdk.storage import guards
+from sqrtdk.storage import guards, job_files
 from sqrtdk.storage.provenance import provenance
 from sqrtdk.system import command_line
 
@@ -30,7 +30,8 @@ def main() -> None:
     """Write the record of a command (second argument) and its tables to the first path."""
     out, command, *paths = sys.argv[1:]
     folder = Path(out).parent
-    record = provenance(command, map(Path, paths), folder, inputs(folder / "config.yaml"))
+    shards = job_files.read_list(folder.name)
+    record = provenance(command, map(Path, paths), folder, inputs(folder / "config.yaml"), shards)
     guards.write_with_checksum(Path(out), json.dumps(record, indent=2, ensure_ascii=False) + "\n")
 
 

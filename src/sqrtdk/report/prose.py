@@ -236,12 +236,17 @@ def flat(record: Document, prefix: str = "") -> list[tuple[str, str]]:
 
     >>> flat({"blas": {"kernel": "Haswell"}, "changed": None})
     [('blas, kernel', 'Haswell'), ('changed', 'unknown')]
+    >>> flat({"measured_on": [{"nodes": 2}, {"nodes": 1}]})
+    [('measured on 1, nodes', '2'), ('measured on 2, nodes', '1')]
     """
     lines = []
     for key, value in record.items():
         name = f"{prefix}{str(key).replace('_', ' ') if '/' not in str(key) else key}"
         if isinstance(value, Mapping):
             lines += flat(value, f"{name}, ")
+        elif isinstance(value, list) and all(isinstance(one, Mapping) for one in value):
+            for place, one in enumerate(value, start=1):
+                lines += flat(one, f"{name} {place}, ")
         else:
             words = {True: "yes", False: "no", None: "unknown"}
             known = value is None or isinstance(value, bool)

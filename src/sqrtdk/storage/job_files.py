@@ -20,6 +20,9 @@ from sqrtdk.system import errors
 JOBS = Path(".snakemake/sqrtdk/jobs")
 """Folder of the job files, which a job shares with the process that started the run."""
 
+LISTS = Path(".snakemake/sqrtdk/shards")
+"""Folder of the lists of all shards of a run, by its name."""
+
 EXACT = "exact"
 """In place of an experiment's name: shards of exact expectations."""
 
@@ -103,6 +106,20 @@ def read(name: str) -> Job:
         raise errors.UserError(
             f"{path} is of another version; run the same command again"
         ) from None
+
+
+def write_list(run: str, shards: Iterable[str]) -> None:
+    """Write the list of a run's shards, for the job that records which machines measured them."""
+    LISTS.mkdir(parents=True, exist_ok=True)
+    (LISTS / f"{run}.txt").write_text("".join(f"{path}\n" for path in shards), encoding="utf-8")
+
+
+def read_list(run: str) -> list[Path]:
+    """Return the paths of a run's shards, none if no run has listed them."""
+    try:
+        return list(map(Path, (LISTS / f"{run}.txt").read_text(encoding="utf-8").splitlines()))
+    except FileNotFoundError:
+        return []
 
 
 @cache

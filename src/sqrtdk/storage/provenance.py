@@ -8,7 +8,7 @@ import os
 import platform
 import re
 import subprocess
-import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from importlib import metadata
@@ -16,14 +16,13 @@ from pathlib import Path
 
 import numpy as np
 import psutil
-from threadpoolctl import threadpool_info
 
 from sqrtdk import __version__
 from sqrtdk.schema import Document
+from sqrtdk.storage import machine, shard_files
+from sqrtdk.storage.machine import UNKNOWN
 
 PACKAGES = ("numpy", "ml-dtypes", "scipy", "pandas", "matplotlib", "hydra-core", "snakemake")
-UNKNOWN = "unknown"
-
 # A path that starts at a root, a home or a drive, as far as its last component.
 _FOLDER = re.compile(r"(?<![\w.:/\\])(?:[A-Za-z]:[\\/]|~[\w.-]*/|/)(?:[^\s'\"=,:\\/]+[\\/])*")
 
@@ -90,22 +89,14 @@ def blas() -> dict[str, str]:
         "name": str(found.get("name", UNKNOWN)),
         "version": str(found.get("version", UNKNOWN)),
         "build": without_folders(str(found.get("openblas configuration", UNKNOWN))),
-        "kernel": kernel(),
+        "kernel": machine.kernel(),
     }
 
 
-def kernel() -> str:
-    """Return the name of OpenBLAS's kernel, which decides the last bits of every product."""
-    loaded = [one for one in threadpool_info() if one.get("internal_api") == "openblas"]
-    # NumPy's own first: SciPy may have loaded another one.
-    loaded.sort(key=lambda one: "numpy" not in one["filepath"])
-    return str(loaded[0].get("architecture") or UNKNOWN) if loaded else UNKNOWN
-
-
-def machine() -> Document:
+def this_machine() -> Document:
     """Return CPU, memory and operating system, without the machine's name."""
     return {
-        "cpu": _cpu(),
+        "cpu": machine.cpu(),
         "architecture": platform.machine(),
         "cores": psutil.cpu_count(logical=False) or psutil.cpu_count(),
         "logical_cores": psutil.cpu_count(),
@@ -114,18 +105,22 @@ def machine() -> Document:
     }
 
 
-def _cpu() -> str:
-    info = Path("/proc/cpuinfo")
-    if info.is_file():
-        found = re.search(r"^model name\s*:\s*(.+)$", info.read_text(), flags=re.MULTILINE)
-        if found:
-            return found[1].strip()
-    if sys.platform == "darwin":
-        command = ["sysctl", "-n", "machdep.cpu.brand_string"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.stdout.strip():
-            return done.stdout.strip()
-    return platform.processor() or UNKNOWN
+def measured_on(shards: Iterable[Path]) -> list[Document]:
+    """Return the machines that measured some shards, those with the most shards first.
+
+    Nodes are counted and not named, like the machine of the whole record.
+    """
+    found = Counter(shard_files.read_machine(path) for path in shards if path.is_file())
+    nodes: dict[tuple[str, str], set[str]] = {}
+    shards_of: Counter[tuple[str, str]] = Counter()
+    for where, count in found.items():
+        node, cpu, kernel = where or (UNKNOWN, UNKNOWN, UNKNOWN)
+        nodes.setdefault((cpu, kernel), set()).add(node)
+        shards_of[cpu, kernel] += count
+    return [
+        {"cpu": cpu, "blas_kernel": kernel, "nodes": len(nodes[cpu, kernel]), "shards": count}
+        for (cpu, kernel), count in sorted(shards_of.items(), key=lambda one: (-one[1], one[0]))
+    ]
 
 
 def _system() -> str:
@@ -149,9 +144,17 @@ def digests(paths: Iterable[Path], folder: Path) -> dict[str, str]:
 
 
 def provenance(
-    command: str, paths: Iterable[Path], folder: Path, inputs: Mapping[str, str]
+    command: str,
+    paths: Iterable[Path],
+    folder: Path,
+    inputs: Mapping[str, str],
+    shards: Iterable[Path] = (),
 ) -> Document:
-    """Return the whole record; `inputs` has the SHA-256 of each file of the user that was read."""
+    """Return the whole record; `inputs` has the SHA-256 of each file of the user that was read.
+
+    `shards` are those that the tables are made of.
+    """
+    measured = measured_on(shards)
     return {
         "command": without_folders(command),
         "time_utc": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
@@ -162,7 +165,8 @@ def provenance(
         "packages": versions(),
         "blas": blas(),
         "blas_threads": os.environ.get("OPENBLAS_NUM_THREADS", "not set"),
-        "machine": machine(),
+        "machine": this_machine(),
+        **({"measured_on": measured} if measured else {}),
         **({"inputs_sha256": dict(inputs)} if inputs else {}),
         "sha256": digests(paths, folder),
     }

@@ -10,8 +10,15 @@ from pathlib import Path
 from typing import cast
 
 from sqrtdk.schema import Column, Slab
+from sqrtdk.storage import machine
 from sqrtdk.storage.atomic import write_atomically
 from sqrtdk.storage.tables import Row, TableError, text
+
+MEASURED_ON = " measured_on="
+"""What precedes the machine in a seal. Older shards have none."""
+
+MOST_SEAL = 4096
+"""Bytes at the end of a file that its seal is looked for in."""
 
 
 def content_hash(content: Mapping[str, object], columns: Sequence[Column]) -> str:
@@ -23,9 +30,25 @@ def content_hash(content: Mapping[str, object], columns: Sequence[Column]) -> st
 def write_shard(
     path: Path, slab: Mapping[str, object], rows: Sequence[Row], columns: Sequence[Column]
 ) -> None:
-    """Write a shard: its slab as JSON, its table, and a seal of row count and digest."""
+    """Write a shard: its slab as JSON, its table, and a seal.
+
+    The seal has the number of rows, a digest, and the machine that has measured them.
+    """
     body = f"# {json.dumps(slab)}\n{text(rows, columns)}"
-    write_atomically(path, f"{body}# rows={len(rows)} sha256={_digest(body)}\n")
+    where = json.dumps(machine.here()._asdict())
+    seal = f"rows={len(rows)} sha256={_digest(body + where)} measured_on={where}"
+    write_atomically(path, f"{body}# {seal}\n")
+
+
+def read_machine(path: Path) -> machine.Machine | None:
+    """Return the machine in the seal of a shard, or None if it has none."""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - MOST_SEAL))
+        last = file.read().decode("utf-8", errors="replace").rstrip("\n").rpartition("\n")[2]
+    try:
+        return machine.Machine(**json.loads(last.partition(MEASURED_ON)[2]))
+    except (ValueError, TypeError):
+        return None
 
 
 def read_slab(path: Path) -> Slab | None:
@@ -70,7 +93,9 @@ def _sealed_lines(path: Path) -> list[str] | None:
     """Return the lines between a shard's slab and its seal, or None if the seal is broken."""
     body, _, seal = path.read_text(encoding="utf-8", errors="replace").rpartition("# rows=")
     lines = body.splitlines()[1:]
-    return lines if seal == f"{len(lines) - 1} sha256={_digest(body)}\n" else None
+    _, sign, where = seal.removesuffix("\n").partition(MEASURED_ON)
+    whole = f"{len(lines) - 1} sha256={_digest(body + where)}{sign}{where}\n"
+    return lines if seal == whole else None
 
 
 def read_shard(path: Path, columns: Sequence[Column]) -> list[list[str]]:

@@ -7,7 +7,7 @@ a job takes seconds, a job has several shards.
 
 import itertools
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, cast
 
 from snakemake.exceptions import WorkflowError
@@ -80,6 +80,10 @@ class ShardJobs:
     ) -> None:
         self._shards, self._free, self._minutes = shards, max(1, free), minutes
         self.batches = [] if minutes is None else list(self._batches(missing, 60 * minutes))
+
+    def __iter__(self) -> Iterator[str]:
+        """Return the paths of all shards."""
+        return iter(self._shards)
 
     def slab(self, path: str) -> Document:
         """Return the slab of a shard, or the points of one of expectations."""

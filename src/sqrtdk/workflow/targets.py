@@ -15,7 +15,7 @@ from sqrtdk.experiments.base import Table
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.jobs import exact_curves, merge
 from sqrtdk.schema import Document, Settings
-from sqrtdk.storage import atomic, code_digest, guards, shard_files
+from sqrtdk.storage import atomic, code_digest, guards, job_files, shard_files
 from sqrtdk.storage.job_files import EXACT
 from sqrtdk.system import disk, memory, stdio
 from sqrtdk.system.errors import UserError
@@ -337,6 +337,7 @@ class Workflow:
         refusal = self._refusal() if self._changed else None
         self._lock = session.begin(self.folder, (SHARDS, RESULTS / "benchmarks"), refusal)
         self.shards.write(workflow.dag.needrun_jobs())
+        job_files.write_list(self.name, self.shards)
         if not self._here:
             submissions.begin(workflow, executors.name_of(sys.argv[1:]) or "")
 
