@@ -1,6 +1,7 @@
 """The remedies for unscaled scores: gradients, steps, cells, tables, claims and figures."""
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,17 @@ from sqrtdk.core.attention import Scale, attention, project
 from sqrtdk.core.gradients import gradients, projection_gradients
 from sqrtdk.core.scale_rules import QKNorm, SoftCap
 from sqrtdk.experiments import cells
-from sqrtdk.experiments.remedies import claims, instability, ladder, measure, model, transfer
+from sqrtdk.experiments.remedies import (
+    beside,
+    claims,
+    instability,
+    ladder,
+    measure,
+    model,
+    transfer,
+)
 from sqrtdk.experiments.remedies.model import REMEDIES, Head, Remedy
+from sqrtdk.experiments.story import RunTables
 from sqrtdk.experiments.training import rates
 from sqrtdk.experiments.training.lookup import Batch
 from sqrtdk.stats.series import WholeTable
@@ -354,3 +364,24 @@ def test_the_prototypes_numbers_are_those_of_known_remedies_and_marked() -> None
     column = next(one for one in ladder.COLUMNS if one.name == "prototype_steps")
     assert "prototype" in column.meaning
     assert column.optional
+
+
+def test_the_prototypes_steps_stand_beside_those_of_a_run(tmp_path: Path) -> None:
+    found = table_of({"on": 10, "warmup": 60, "soft_cap": 1000})
+    sizes = {"n_k": 16, "batch_size": 16}
+    text = tables.text(
+        [
+            dict.fromkeys((one.name for one in ladder.COLUMNS), math.nan) | row | sizes
+            for row in found.to_dict("records")
+        ],
+        ladder.COLUMNS,
+    )
+    (tmp_path / "remedies").mkdir()
+    (tmp_path / "remedies/ladder.csv").write_text(text, encoding="utf-8")
+    (table,) = beside.tables(RunTables("remedies", tmp_path, {}))
+    ((_, lines),) = table.blocks
+    shown = {size: [cell.mean if cell else "" for cell in cells] for size, cells in lines}
+    assert shown["warmup"][1] == "214"
+    assert shown["on"][1] == "9.5"
+    assert shown["soft_cap"] == ["more than 400", ""]
+    assert "prototype" in table.meaning

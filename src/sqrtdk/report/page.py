@@ -84,6 +84,7 @@ def context(folder: Path) -> Document:
         "order": [(screen.name, screen.title) for screen in told.screens],
         "reading": _minutes(told),
         "beyond": sum(EXPERIMENTS[name].research for name in experiments) * 2 > len(experiments),
+        "research": [name for name, one in EXPERIMENTS.items() if one.research],
         "lead": prose.lead(ledger),
         "gate": prose.gate(ledger),
         "tally": prose.tally(ledger),

@@ -44,7 +44,7 @@ def fails(run: RunTables) -> str:
 
 ASKED = (
     Asked(
-        120,
+        200,
         "exponent",
         "Why the square root, and not another power?",
         "Because the terms of a score of unrelated vectors add up like the steps of a random walk. "
@@ -53,7 +53,7 @@ ASKED = (
         "claim-exponent_unrelated",
     ),
     Asked(
-        121,
+        201,
         "root-fails",
         "From which d_k on is √d_k not enough?",
         "For unrelated vectors it always is. With a match it depends on how related the two are.",

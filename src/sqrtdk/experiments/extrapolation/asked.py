@@ -34,8 +34,8 @@ ASKED = (
         "longer",
         "Should the scale grow with the length of the context?",
         "A head trained at one length disperses at longer ones, because the gap between the match "
-        "and the rest stays while the rest grows in number. A factor that grows with ln n holds "
-        "against it; a head that trains at all lengths can learn the gap instead.",
+        "and the rest stays while the rest grows in number. A factor that grows with ln n counters "
+        "that.",
         longer,
         "claim-length_scale",
     ),

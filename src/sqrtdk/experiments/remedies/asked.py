@@ -7,15 +7,15 @@ from sqrtdk.stats.intervals import Estimate, MissingError
 from sqrtdk.stats.wording import format_number
 
 SHOWN = {
-    "off": "nothing",
-    "warmup": "warm-up",
-    "adamw": "AdamW",
-    "clipping": "clipping",
-    "soft_cap": "a soft cap",
-    "qk_clip": "QK-clip",
-    "temperature": "a learned temperature",
-    "on": "1/√d_k",
-    "qk_norm_8": "QK-norm",
+    "off": "without any",
+    "adamw": "with AdamW",
+    "warmup": "with warm-up",
+    "clipping": "with clipping",
+    "qk_clip": "with QK-clip",
+    "soft_cap": "with a soft cap",
+    "temperature": "with a learned temperature",
+    "on": "with 1/√d_k",
+    "qk_norm_8": "with QK-norm",
 }
 
 
@@ -31,10 +31,12 @@ def replaced(run: RunTables) -> str:
         steps = float(table.loc[name, "crossfit_steps"])
         budget = int(table.loc[name, "steps"])
         shown = f"{steps:.0f}" if math.isfinite(steps) else f"more than {budget}"
-        texts.append(f"{words} {shown}")
+        texts.append(f"{shown} {words}")
     if not texts:
         raise MissingError("the run has no remedies")
-    return f"Steps to 90 % at d_k = {d_k}, each at its best learning rate: {', '.join(texts)}."
+    return (
+        f"At d_k = {d_k} the steps to 90 % are, each at its best learning rate, {', '.join(texts)}."
+    )
 
 
 def sensitive(run: RunTables) -> str:
@@ -50,7 +52,7 @@ def sensitive(run: RunTables) -> str:
     }  # fmt: skip
     if not found:
         raise MissingError("the run has none of off, on and qk_norm_8")
-    texts = [f"{format_number(value)} {words}" for words, value in found.items()]
+    texts = [f"{format_number(value, 2)} {words}" for words, value in found.items()]
     return (
         f"At d_k = {d_k} the expected loss above that of the best rate, over all rates of the "
         f"grid, is {', '.join(texts)}."

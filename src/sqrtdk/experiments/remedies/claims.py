@@ -48,7 +48,13 @@ def replaces(name: str, whole: WholeTable) -> Finding:
         )
     steps = Estimate(row["crossfit_steps"], row["crossfit_low"], row["crossfit_high"])
     verb = {True: "replaces", False: "does not replace", None: "may replace"}[holds]
-    took = f"more than {row['steps']}" if math.isinf(steps.mean) else format_estimate(steps)
+    took = (
+        f"more than {row['steps']}"
+        if math.isinf(steps.mean)
+        else f"{steps.mean:g}"
+        if steps.low == steps.high
+        else format_estimate(steps)
+    )
     return Finding(
         holds,
         f"{ratio.text(' times')} the steps of 1/√d_k at d_k = {d_k}",

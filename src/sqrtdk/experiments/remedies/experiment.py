@@ -51,9 +51,10 @@ EXPERIMENT = Experiment(
         "model was trained.",
     ),
     pivot=Pivot(
-        metrics=("steps_to_90", "prototype_steps", "sensitivity"),
+        metrics=("sensitivity",),
         side="d_k",
         down="remedy",
         table="ladder",
+        also="beside",
     ),
 )

@@ -103,13 +103,19 @@ def build_steps(tables: Tables) -> Figure:
     )  # fmt: skip
     rings = [ring] if table["prototype_steps"].notna().any() else []
     style.legend(figure, [*_handles(looks, list(looks)), *rings])
-    seeds = style.seeds(table)
+    seeds, edges = style.seeds(table), int((table["edge"] != "").sum())
+    at_edge = (
+        f"At {edges} of {len(table)} points a chosen rate is at the edge of the grid."
+        if edges
+        else "No chosen rate is at the edge of the grid."
+    )
     style.note(
         figure,
         "Median over seeds of the steps after which 90 % of the held-out queries find their item, "
         "each seed at the learning rate of the grid that is best for the other half of the seeds. "
         f"Bars: 95 % interval of the median by order statistics over {seeds} (none below six). ▲: "
         "beyond the steps trained. Rings: an earlier prototype of 4 seeds in code of its own. "
+        f"{at_edge} "
         f"{style.says_where(table, SHARED)}",
     )
     return figure

@@ -23,8 +23,8 @@ MEANING = (
     "BLEU of translation models with multiplicative attention, which has no scale (dot), and with "
     "additive attention, as published by Britz et al. 2017 (arXiv 1703.03906), beside the steps to "
     "90 % of this run. More BLEU is better, fewer steps are. The tasks share nothing but the kinds "
-    "of scores: in both, the unscaled dot product falls behind at 1024. A dash is a number that is "
-    "not repeated here, or a width that the run does not have."
+    "of scores. A dash is a number that is not repeated here, or a width that the run does not "
+    "have."
 )
 
 
