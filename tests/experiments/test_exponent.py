@@ -148,6 +148,9 @@ def test_the_claims_follow_from_the_interval() -> None:
         claims.related(row_of(1.0, 0.02, without=3))
     with pytest.raises(MissingError, match="no best exponent by the criterion match"):
         claims.match(row_of(1.0, 0.02))
+    nowhere = row_of(math.nan, math.nan, without=3)
+    nowhere.table["n_seeds"] = 0
+    assert holds(claims.related(nowhere)) is False
 
 
 def test_parts_are_laws_of_one_kind() -> None:

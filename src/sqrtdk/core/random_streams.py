@@ -16,6 +16,7 @@ class Purpose(IntEnum):
     PROJECTIONS = 2
     INITIALISATION = 10
     TRANSFORMER = 11
+    LENGTH = 12
 
 
 def stream(purpose: Purpose, *key: int) -> np.random.Generator:

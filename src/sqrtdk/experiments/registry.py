@@ -15,6 +15,7 @@ ORDER = (
     "score_width",
     "reach",
     "exponent",
+    "length",
     "remedies",
     "sinks",
     "extrapolation",

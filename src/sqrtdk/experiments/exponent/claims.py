@@ -18,22 +18,26 @@ MARGIN = 0.1
 """How far from 1/2 or 1 a best exponent may be."""
 
 
-def best_of(whole: WholeTable, criterion: str) -> Estimate:
-    """Return the best exponent of one n_k and input law by a criterion. Raises MissingError."""
+def _judge(whole: WholeTable, criterion: str, power: float, what: str) -> Finding:
     rows = whole.table[whole.table["criterion"] == criterion]
     if rows.empty:
         raise MissingError(f"the run has no best exponent by the criterion {criterion}")
     row = rows.iloc[0]
+    seeds = row["n_seeds"] + row["n_without"]
+    if row["n_seeds"] == 0:
+        return Finding(
+            False,
+            f"no best exponent in any of {seeds} seeds",
+            f"No exponent of d_k from 0 to 1.5 {what}, in any of {seeds} seeds.",
+            "seeds with a best exponent",
+            Estimate(0.0),
+            1.0,
+        )
     if row["n_without"] > 0:
         raise MissingError(
-            f"{row['n_without']} of {row['n_without'] + row['n_seeds']} seeds have no best "
-            "exponent from 0 to 1.5"
+            f"{row['n_without']} of {seeds} seeds have no best exponent from 0 to 1.5"
         )
-    return Estimate(row["mean"], row["ci_low"], row["ci_high"], row["exact"])
-
-
-def _judge(whole: WholeTable, criterion: str, power: float, what: str) -> Finding:
-    best = best_of(whole, criterion)
+    best = Estimate(row["mean"], row["ci_low"], row["ci_high"], row["exact"])
     holds = within(best, power - MARGIN, power + MARGIN)
     return Finding(
         holds,
@@ -74,8 +78,8 @@ def of_laws(settings: Settings, table: pd.DataFrame, *, wanted: bool) -> Sequenc
 _RULE = (
     "The best exponent p of a seed is where the slope over ln d_k of {metric}, with the scale "
     "64^(p - 1/2) d_k^-p, changes its sign. True if the whole 95 % t-interval of its mean over "
-    "seeds is within {margin} of {power}, false if it is wholly outside. Not measured if a seed "
-    "has no best exponent between 0 and 1.5."
+    "seeds is within {margin} of {power}, false if it is wholly outside, or if no seed has a best "
+    "exponent between 0 and 1.5. Not measured if only some seeds have one."
 )
 
 CLAIMS = (

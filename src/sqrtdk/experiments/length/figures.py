@@ -1,0 +1,109 @@
+"""Draw the figures of the length experiment: curves over n_k, and the best powers of log n."""
+
+import math
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from sqrtdk import schema
+from sqrtdk.experiments.length.curves import METRICS, SHOWN
+from sqrtdk.experiments.length.measure import GAP
+from sqrtdk.experiments.length.rows import ROW_LAWS
+from sqrtdk.figures import draw, style
+from sqrtdk.figures.draw import Tables
+from sqrtdk.figures.lines import PanelRow, build_lines
+from sqrtdk.figures.panels import Panel, sheet
+from sqrtdk.figures.style import CYCLE, INK, MARKERS, Look
+
+NAMES = {
+    "0": "power 0",
+    "0.5": "power 1/2",
+    "1": "power 1",
+    "2": "power 2",
+    GAP: "gap counting",
+    "ssmax": "ssmax",
+    "yarn": "yarn",
+}
+"""The rules of the curves in words."""
+
+LOOKS = {NAMES[rule]: Look(CYCLE[i], MARKERS[i]) for i, rule in enumerate(SHOWN)}
+
+CRITERIA = {"selectivity": "keeps the selectivity", "entropy_share": "keeps the entropy's share"}
+
+
+def build_curves(tables: Tables) -> Figure:
+    """Draw selectivity and entropy against n_k, a line for each rule, a panel for each law."""
+    table = tables["curves"]
+    table = table.assign(variant=table["rule"].map(NAMES), known=table["exact"], exact=math.nan)
+
+    def refer(axes: Axes, panel: Panel) -> None:
+        for metric, shown in panel.table.groupby("metric"):
+            for variant, rows in shown.groupby("variant"):
+                rows = rows.sort_values("n_k")
+                axes.plot(
+                    rows["n_k"], rows["known"], color=LOOKS[str(variant)].color, linewidth=1,
+                    linestyle=":", zorder=1.8, label=f"_exact {metric}",
+                )  # fmt: skip
+
+    return build_lines(
+        table,
+        [
+            PanelRow("selectivity", ("selectivity",), top=1.04),
+            PanelRow("entropy over ln n_k", ("entropy_share",), top=1.04),
+        ],
+        "Selectivity is the weight of the match (planted) or the largest weight. Dotted, mostly "
+        "hidden below the lines: exact.",
+        refer,
+        looks={name: look for name, look in LOOKS.items() if name in set(table["variant"])},
+        across="rows",
+        where=("n_q",),
+        x=schema.N_K,
+    )
+
+
+def build_best(tables: Tables) -> Figure:
+    """Draw the best power of log n of each law of rows, by criterion."""
+    table = tables["best"]
+    table = table[table["mean"].notna()]
+    if table.empty:
+        return style.nothing("no seed of the run has a best power.")
+    laws = [law for law in ROW_LAWS if law in set(table["rows"])]
+    figure, grid = sheet(1, 1, margin=14, headings=1)
+    axes = figure.add_subplot(grid[0, 0])
+    for power, word in ((0.5, "1/2"), (1.0, "1"), (2.0, "2")):
+        axes.vlines(power, -0.6, len(laws) - 0.5, color=INK, linestyle="--", linewidth=0.8)
+        axes.text(power, len(laws) - 0.45, word, ha="center", va="bottom", fontsize="small")
+    looks = {metric: Look(CYCLE[i], MARKERS[i]) for i, metric in enumerate(METRICS)}
+    for row in table.to_dict("records"):
+        look = looks[row["criterion"]]
+        above = 0.12 if row["criterion"] == METRICS[0] else -0.12
+        height = len(laws) - 1 - laws.index(row["rows"]) + above
+        axes.plot(
+            [row["mean"]], [height], color=look.color, marker=look.marker, linestyle="none",
+            markersize=5, label="_best",
+        )  # fmt: skip
+        axes.hlines(height, row["ci_low"], row["ci_high"], color=look.color)
+        axes.plot(
+            [row["exact"]], [height], color=look.color, marker="o", linestyle="none",
+            markersize=9, markerfacecolor="none", label="_exact",
+        )  # fmt: skip
+    axes.set_xlim(0.0, 2.5)
+    axes.set_ylim(-0.6, len(laws) - 0.1)
+    axes.set_yticks(range(len(laws)), laws[::-1])
+    axes.set_xlabel("best power of log n_k")
+    handles = [
+        Line2D([], [], color=look.color, marker=look.marker, linestyle="none",
+               label=CRITERIA[metric])
+        for metric, look in looks.items()
+    ]  # fmt: skip
+    style.legend(figure, handles)
+    style.note(
+        figure,
+        "The power of log n_k at which the mean over rows has no slope over ln n_k. Ring: exact. "
+        f"{style.says_seeds(table, 'Bar')}",
+    )
+    return figure
+
+
+BUILD: draw.Builders = {"curves": build_curves, "best": build_best}
