@@ -17,6 +17,7 @@ class Purpose(IntEnum):
     INITIALISATION = 10
     TRANSFORMER = 11
     LENGTH = 12
+    RELATED_EXACT = 13
 
 
 def stream(purpose: Purpose, *key: int) -> np.random.Generator:

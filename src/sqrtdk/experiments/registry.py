@@ -14,6 +14,7 @@ ORDER = (
     "capacity",
     "score_width",
     "reach",
+    "related_exact",
     "exponent",
     "length",
     "remedies",

@@ -30,8 +30,8 @@ def length(run: RunTables) -> str:
 
 ASKED = (
     Asked(
-        130,
-        "length",
+        216,
+        "log-n",
         "Should the scale grow with the number of keys?",
         "1/√d_k keeps the spread of the logits, not their largest value against all others: with "
         "more keys the same spread selects less. How fast a factor should grow depends on the tail "

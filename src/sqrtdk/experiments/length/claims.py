@@ -131,9 +131,9 @@ _by_rows = parts("n_q", "rows")
 _RULE = (
     "The best power r of a seed is where the slope over ln n_k of {what}, with the factor "
     "(ln n_k / ln 16)^r, changes its sign. True if the whole 95 % t-interval of its mean over "
-    "seeds is within {margin} of {power}, false if it is wholly outside, or if no seed has a best power "
-    "from 0 to 2.5. Not measured if only some seeds have one. Needs {fewest} lengths or more, up "
-    "to {long}."
+    "seeds is within {margin} of {power}, false if it is wholly outside, or if no seed has a best "
+    "power from 0 to 2.5. Not measured if only some seeds have one. Needs {fewest} lengths or "
+    "more, up to {long}."
 )
 
 _SELECTIVITY = "the selectivity (the weight of the match, or the largest weight)"

@@ -1,0 +1,1 @@
+"""Independent draws of related vectors against their exact means."""

@@ -1,0 +1,32 @@
+"""Independent draws of related vectors against their exact means."""
+
+from sqrtdk.experiments.base import Experiment, Figure, Table
+from sqrtdk.experiments.related_exact import measure
+
+EXPERIMENT = Experiment(
+    name="related_exact",
+    title="Exact values for related vectors: independent draws against theory.",
+    row="One row per metric of a point.",
+    measured_by=measure.__name__,
+    config_keys=measure.CONFIG_KEYS,
+    columns=measure.COLUMNS,
+    cells=measure.cells,
+    batched_axes=measure.BATCHED_AXES,
+    summarised=False,
+    research=True,
+    seconds=measure.seconds,
+    tables=(
+        Table(
+            "gate",
+            "gate",
+            "Deviations from exact values in standard errors: one row per law and metric.",
+            needs=("runs",),
+            judges=True,
+        ),
+    ),
+    figures=(Figure("z", tables=("gate",), seeds_from="gate"),),
+    limits=(
+        "Exact values of related vectors exist for one match with each query, not for several "
+        "related keys (`graded`), and for scale rules that are one factor.",
+    ),
+)
