@@ -30,7 +30,7 @@ def length(run: RunTables) -> str:
 
 ASKED = (
     Asked(
-        216,
+        202,
         "log-n",
         "Should the scale grow with the number of keys?",
         "1/√d_k keeps the spread of the logits, not their largest value against all others: with "
