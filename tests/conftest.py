@@ -58,9 +58,15 @@ def snakemake(folder: Path, *arguments: str, root: Path = ROOT) -> Run:
     return warm.run(folder, "snakemake", *words, environment=variables, limit=HANG)
 
 
+def command(folder: Path, module: str, *arguments: object) -> Run:
+    """Run `python -m MODULE` in `folder`, in a fork: for tests that are not of the process."""
+    words = map(str, arguments)
+    return warm.run(folder, module, *words, environment=environment(), limit=HANG)
+
+
 def by_hand(folder: Path, *arguments: str) -> Run:
     """Run `python -m sqrtdk.run` in `folder`."""
-    return warm.run(folder, "sqrtdk.run", *arguments, environment=environment(), limit=HANG)
+    return command(folder, "sqrtdk.run", *arguments)
 
 
 def process(folder: Path, module: str, *arguments: str, **variables: str) -> Run:

@@ -2,8 +2,6 @@ import csv
 import itertools
 import math
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import command
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from registered import FIGURES
@@ -399,9 +398,9 @@ def test_the_command_writes_the_columns_of_the_schema(tmp_path: Path) -> None:
     rows = [{str(k): v for k, v in row.items()} for row in frame.to_dict("records")]
     atomic.write_atomically(path, tables.text(rows, summary.columns(scaling.COLUMNS)))
     out = tmp_path / "claims.csv"
-    command = [sys.executable, "-m", "sqrtdk.jobs.judge", str(tmp_path / "config.yaml"), str(path)]
     for _ in range(2):
-        subprocess.run([*command, str(out)], check=True)
+        done = command(tmp_path, "sqrtdk.jobs.judge", tmp_path / "config.yaml", path, out)
+        assert done.returncode == 0, done.stderr
     with out.open(encoding="utf-8", newline="") as file:
         found = list(csv.DictReader(file))
     assert list(found[0]) == [column.name for column in claims_claim.COLUMNS]

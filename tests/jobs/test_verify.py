@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Run, process
+from conftest import Run, command
 
 from sqrtdk.config import compose
 from sqrtdk.experiments import cells
@@ -74,7 +74,7 @@ def test_a_number_that_is_off_is_named_with_its_cell(
     path = tmp_path / "scaling/runs.csv"
     atomic.write_atomically(path, tables.text(off, scaling.COLUMNS))
     configured(tmp_path)
-    done = process(tmp_path, "sqrtdk.jobs.verify", str(tmp_path))
+    done = command(tmp_path, "sqrtdk.jobs.verify", tmp_path)
     assert done.returncode == 1
     (line, total) = done.stdout.splitlines()
     assert line.startswith("sqrtdk: d_k=1 n_k=16 n_q=64 inputs=gaussian dtype=float64 scaling=on")

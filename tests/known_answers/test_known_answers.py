@@ -1,14 +1,12 @@
 """The kit of known answers: its digits, its runner, and what it says of published formulas."""
 
 import math
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from conftest import ROOT
+from conftest import ROOT, Run, command
 
 from sqrtdk.known_answers import check, elsewhere, make
 from sqrtdk.tensors.measurement import measure
@@ -91,11 +89,8 @@ def test_a_published_formula_fails_the_kit() -> None:
     assert failed == {"negative logits", "very negative logits"}
 
 
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "sqrtdk.known_answers", *arguments],
-        cwd=folder, capture_output=True, text=True,
-    )  # fmt: skip
+def run(folder: Path, *arguments: str) -> Run:
+    return command(folder, "sqrtdk.known_answers", *arguments)
 
 
 def test_the_command_tries_a_function_of_this_folder(tmp_path: Path) -> None:

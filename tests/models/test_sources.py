@@ -1,14 +1,13 @@
 """Trained models that other packages carry; a test is skipped where its package is absent."""
 
 import importlib.util
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import command
 
 from campaigns import models as campaign
 from sqrtdk.models import reactions, rescale
@@ -36,9 +35,7 @@ def need(name: str) -> None:
 def write(name: str, folder: Path) -> Path:
     need(name)
     path = folder / "qk.safetensors"
-    done = subprocess.run(
-        [sys.executable, "-m", "sqrtdk.models", name, str(path)], capture_output=True, text=True
-    )
+    done = command(folder, "sqrtdk.models", name, path)
     assert done.returncode == 0, done.stderr
     return path
 
@@ -112,10 +109,7 @@ def test_a_mistake_is_one_line_and_writes_nothing(
     tmp_path: Path, arguments: tuple[str, ...], said: str
 ) -> None:
     (tmp_path / "there.safetensors").write_bytes(b"mine")
-    done = subprocess.run(
-        [sys.executable, "-m", "sqrtdk.models", *arguments],
-        cwd=tmp_path, capture_output=True, text=True,
-    )  # fmt: skip
+    done = command(tmp_path, "sqrtdk.models", *arguments)
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert said in line

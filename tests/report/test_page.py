@@ -4,8 +4,6 @@ import json
 import math
 import re
 import struct
-import subprocess
-import sys
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from claims.test_ledger import LAWS, RULES, table
+from conftest import command
 from registered import FIGURES
 
 from sqrtdk.claims import claim as claims_claim
@@ -721,7 +720,7 @@ def test_tables_with_the_same_columns_are_explained_once(tmp_path: Path) -> None
 def test_the_same_folder_gives_the_same_page(tmp_path: Path) -> None:
     folder = build(tmp_path, table())
     first = render(folder)
-    subprocess.run([sys.executable, "-m", "sqrtdk.report", str(folder)], check=True)
+    assert command(tmp_path, "sqrtdk.report", folder).returncode == 0
     assert (folder / "report.html").read_text(encoding="utf-8") == first
 
 

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import command
 
 from sqrtdk.storage import machine, provenance, shard_files
 
@@ -17,8 +18,8 @@ COMMAND = "snakemake --configfile /home/ada/grids/mine.yaml --config d_k='[16,64
 
 def record(folder: Path, *tables: Path) -> dict[str, object]:
     out = folder / "provenance.json"
-    command = [sys.executable, "-m", "sqrtdk.jobs.trace", str(out), COMMAND, *map(str, tables)]
-    subprocess.run(command, check=True, cwd=folder)
+    done = command(folder, "sqrtdk.jobs.trace", out, COMMAND, *tables)
+    assert done.returncode == 0, done.stderr
     found: dict[str, object] = json.loads(out.read_text(encoding="utf-8"))
     return found
 
@@ -161,8 +162,8 @@ def test_the_kernel_follows_the_coretype_that_openblas_was_told() -> None:
         pytest.skip("needs NumPy with OpenBLAS on x86-64")
     code = "import numpy; from sqrtdk.storage.machine import kernel; print(kernel())"
     environment = os.environ | {"OPENBLAS_CORETYPE": "Nehalem"}
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    program = [sys.executable, "-c", code]
+    done = subprocess.run(program, env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "Nehalem"
 
 
