@@ -7,8 +7,17 @@ import numpy as np
 import pytest
 from conftest import ROOT
 
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
+torch: Any = None
+transformers: Any = None
+
+
+@pytest.fixture(autouse=True, scope="module")
+def libraries() -> None:
+    """Load both where a test needs them: in the collection, every process would."""
+    global torch, transformers
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+
 
 SMALL = {
     "vocab_size": 40,
