@@ -156,9 +156,14 @@ def page() -> Iterator[str]:
         "`initial_near_one`, `initial_saturation` and `initial_layer_norm` are the rules within a "
         "margin and beyond a level of [verdicts.md](verdicts.md), applied to each initialisation. "
         "The exact σ were known when the factor of 4 was chosen: a factor of 2 or 3 would be at "
-        "the exact value of an initialisation, which no number of seeds can decide. The learning "
-        "rates of `transformer` were chosen on a seed that the run does not have, so that "
-        "1/√d_head fails at both ends of the grid. The other limits were set before its first run."
+        "the exact value of an initialisation, which no number of seeds can decide."
+    )
+    yield ""
+    yield (
+        "Pilots of single seeds of `transformer` were looked at before its grid and its limits "
+        "were set; the rates are such that 1/√d_head fails at both ends. The first run had three "
+        "seeds and left `transformer_window` open for recall. The number of seeds was then "
+        "doubled, and no limit was changed."
     )
 
 

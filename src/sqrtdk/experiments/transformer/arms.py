@@ -62,7 +62,7 @@ COLUMNS = (
     Column(
         "sensitivity",
         "Learning-rate sensitivity (Wortsman et al. 2023): mean over rates of the loss above the "
-        f"arm's best one, mean over seeds. {_BEST}.",
+        f"arm's best one, mean over seeds. Small too if nothing is learnt at any rate. {_BEST}.",
         "nats",
         optional=True,
     ),

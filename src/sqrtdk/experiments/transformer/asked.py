@@ -33,9 +33,10 @@ ASKED = (
         160,
         "transformer",
         "Does it matter in a whole transformer?",
-        "LayerNorm, residual paths and a rate that warms up remove part of the harm, so a small "
-        "transformer also learns without the scale at a suitable rate. What the scale, 1/d_head "
-        "and normalized queries and keys change is above all how large the rate may be.",
+        "LayerNorm gives queries and keys entries of variance 1, so that without the scale σ "
+        "begins at √d_head however deep the model is. Whether that harms depends on the task: it "
+        "does where a position has to find one key, and hardly where training has not yet come to "
+        "need attention.",
         trained,
         "claim-transformer_window",
     ),

@@ -96,6 +96,7 @@ def _over_steps(tables: Tables, metric: str, label: str, sentence: str, base: in
         sentence,
         across="learning_rate",
         where=("task", "d_head"),
+        mean="mean" if base is None else "median",
         x=STEP,
         count=True,
     )

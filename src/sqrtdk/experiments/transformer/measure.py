@@ -115,6 +115,8 @@ COLUMNS: tuple[Column, ...] = (
                 f"max_logit_{layer}",
                 f"Layer {layer}: largest visible logit of these sequences. {_EMPTY}.",
                 optional=True,
+                # It spans decades over seeds that go well and others.
+                pool="median",
             ),
         )
     ),
