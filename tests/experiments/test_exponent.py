@@ -117,7 +117,8 @@ def test_limits_are_where_the_exact_entropy_is_half_of_its_maximum() -> None:
     (row,) = limits.rows(settings)
     law = Law("match", 0.5)
     at = related.expectations_of(law, 8, row["root_fails"], row["root_fails"] ** -0.5)
-    assert at.entropy_nats == pytest.approx(math.log(8) / 2, abs=1e-5)
+    # The d_k is exact to 1e-4 of itself, and the entropy falls by about 1 for each factor of 2.
+    assert at.entropy_nats == pytest.approx(math.log(8) / 2, abs=2e-4)
     # e^4 against 7: with 8/d_k the match takes most of the weight, rightly, at every large d_k.
     assert row["inverse_holds"] == math.inf
     assert row["inverse_match"] == pytest.approx(math.exp(4) / (math.exp(4) + 7), rel=0.01)

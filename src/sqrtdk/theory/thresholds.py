@@ -101,7 +101,7 @@ def match_d_k(
 
     `factor` is the scale at each d_k. With `rising`, the entropy rises with d_k, and 1.0 means that
     it is above the level from d_k = 1 on; otherwise it falls. inf if it does not cross up to
-    `most`. Raises ValueError for n_k < 2, where there is no entropy.
+    `most`. Relative error below 1e-4. Raises ValueError for n_k < 2, where there is no entropy.
     """
     if n_k < 2:
         raise ValueError(f"half of the entropy needs n_k >= 2, got {n_k}")
@@ -117,4 +117,4 @@ def match_d_k(
     end = math.log(most)
     if excess(end) < 0:
         return math.inf
-    return math.exp(scipy.optimize.brentq(excess, 0.0, end, xtol=1e-6))
+    return math.exp(scipy.optimize.brentq(excess, 0.0, end, xtol=1e-5, rtol=1e-5))
