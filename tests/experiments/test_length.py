@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.optimize import brentq
 
 from sqrtdk.core.metrics import row_metrics
 from sqrtdk.experiments.length import best, claims, curves, measure
@@ -37,19 +36,6 @@ def test_a_draw_depends_on_its_key_alone() -> None:
     np.testing.assert_array_equal(first, second)
     other = row_laws.draw(row_laws.stream("planted", 8, 4, calibration=True), "planted", 3, 8)
     assert not np.any(first == other)
-
-
-def test_at_the_separation_all_competitors_weigh_as_much_as_the_largest() -> None:
-    rows = np.random.default_rng(2).standard_normal((20, 300))
-    for row, found in zip(rows, row_laws.separation(rows), strict=True):
-        top = row.max()
-        others = np.sort(row)[:-1]
-        exact = brentq(lambda b, o=others, t=top: np.exp(b * (o - t)).sum() - 1, 1e-9, 1e3)
-        # Twenty-seven halvings of an interval of up to a few thousand.
-        assert found == pytest.approx(exact, rel=1e-4)
-        weights = np.exp(found * (row - top))
-        assert 1 / weights.sum() == pytest.approx(0.5, rel=1e-3)
-    assert np.isinf(row_laws.separation(np.array([[1.0, 1.0, 0.0]]))).all()
 
 
 @pytest.mark.parametrize("factor", [0.3, 1.0, 12.0])

@@ -429,3 +429,19 @@ def test_a_run_without_a_file_has_no_gap_among_its_claims() -> None:
     assert "scores_grow" in others
     asked = compose.composed(["grid=smoke"], {"path": {"qk.npz": "0" * 64}})
     assert names(asked) == others | ours
+
+
+def test_the_gap_power_of_unrelated_vectors_is_about_one_half_and_needs_a_growing_past(
+    tmp_path: Path,
+) -> None:
+    q, k = drawn(1, 4, 600, 16, seed=5), drawn(1, 2, 600, 16, seed=6)
+    np.savez(tmp_path / "qk.npz", **{"layer0.q": q, "layer0.k": k})
+    found = rows(str(tmp_path / "qk.npz"), scaling="on", is_causal="on")
+    # The power of one head of 48 queries has a standard deviation of about 0.15; that of few keys
+    # is above 1/2.
+    assert 0.3 < found["gap_power"].mean() < 0.9
+    # Head 3 uses the second of two key heads; the row of its last query, written again.
+    logits = np.sort(q[0, 3, -1] @ k[0, 1].T / 4)
+    total = np.exp(found["gap_scale"][3] * (logits[:-1] - logits[-1])).sum()
+    assert 0.05 < total < 20
+    assert rows(str(tmp_path / "qk.npz"), scaling="on", is_causal="off")["gap_power"].isna().all()

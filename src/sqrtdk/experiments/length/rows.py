@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 
 from sqrtdk.core import random_streams
+from sqrtdk.core.gaps import separation
 from sqrtdk.core.random_streams import Purpose
 from sqrtdk.core.shapes import Floats
 
@@ -45,30 +46,6 @@ def draw(generator: np.random.Generator, law: str, n_rows: int, n_k: int) -> Flo
         x[:, :1] = COSINE * norm + math.sqrt(1 - COSINE**2) * x[:, :1]
     logits: Floats = norm / math.sqrt(HEAD) * x
     return logits
-
-
-def separation(logits: Floats) -> Floats:
-    """Return for each row the factor at which all competitors together weigh as much as the top.
-
-    With N(g) competitors within the gap g of the largest logit, it is the b that solves
-    b ∫ exp(-b g) N(g) dg = 1, which is the sum of exp(-b g) over the competitors. Below it they
-    outweigh the largest one, above it the largest has more than half of the weight. Inf where the
-    two largest are equal. Error below 1e-8 of ln(n) over the smallest gap, where bisection starts.
-    """
-    rising = np.sort(logits, axis=-1)
-    gaps = rising[:, -1:] - rising[:, :-1]
-    count, nearest = gaps.shape[1], gaps[:, -1]
-    # One competitor at the nearest gap, or all of them there.
-    with np.errstate(divide="ignore"):
-        low = np.zeros(len(gaps))
-        high = np.where(nearest > 0, math.log(max(count, 2)) / nearest, np.inf)
-    tied = ~np.isfinite(high)
-    high[tied] = 1.0
-    for _ in range(27):
-        middle = (low + high) / 2
-        above = np.sum(np.exp(-middle[:, np.newaxis] * gaps), axis=-1) < 1.0
-        high, low = np.where(above, middle, high), np.where(above, low, middle)
-    return np.where(tied, np.inf, (low + high) / 2)
 
 
 def gap_scale(law: str, n_k: int) -> float:

@@ -18,7 +18,7 @@ MEANS = (
     *("visible_keys", "norms_std", "alignment"),
     *("entropy_normalized", "entropy_normalized_expected", "entropy_normalized_deviation"),
     *("max_weight", "max_weight_expected", "max_weight_deviation"),
-    *("saturated_rows", "dead_rows"),
+    *("saturated_rows", "dead_rows", "gap_scale", "gap_power"),
 )
 """Columns of runs.csv whose mean over inputs and batch entries is here."""
 

@@ -12,6 +12,7 @@ from typing import TypedDict
 from sqrtdk import schema
 from sqrtdk.core import scale_rules
 from sqrtdk.experiments.cells import Cell
+from sqrtdk.experiments.tensors import gaps
 from sqrtdk.schema import Column, Key
 from sqrtdk.storage.tables import Row
 from sqrtdk.system.errors import UserError
@@ -178,6 +179,17 @@ COLUMNS: tuple[Column, ...] = (
         "Mean of max_weight for unrelated vectors at the same σ and visible keys, exact.",
     ),
     _metric("max_weight_deviation", "max_weight minus its expected value."),
+    _metric(
+        "gap_scale",
+        "Factor on the logits at which the competitors of a query's largest logit together weigh "
+        "as much as it, median over the longer half of some queries. Empty unless causal, without "
+        "a window, and as long in queries as in keys.",
+    ),
+    _metric(
+        "gap_power",
+        "Power of ln(visible keys) that this factor follows over queries of 16 keys or more; about "
+        "1/2 for unrelated vectors. Empty like gap_scale.",
+    ),
 )
 
 
@@ -232,5 +244,16 @@ def measure(layer: Layer, slab: Slab) -> list[Row]:
         softcap=slab["softcap"] or stated.softcap,
         min_keys=slab["min_keys"],
     )
-    found = table.assign(tensor=layer.tensor, d_k=d_k).to_dict("records")
-    return [{str(name): value for name, value in row.items()} for row in found]
+    window = slab["window"] is None and stated.window is None
+    found: list[Row] = []
+    for row in table.assign(tensor=layer.tensor, d_k=d_k).to_dict("records"):
+        gap = gaps.of_head(
+            layer,
+            int(row["batch"]),
+            int(row["head"]),
+            scale=scales[str(row["scaling"])],
+            causal=bool(causal) and window,
+            softcap=slab["softcap"] or stated.softcap,
+        )
+        found.append({str(name): value for name, value in row.items()} | gap._asdict())
+    return found
