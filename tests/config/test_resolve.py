@@ -194,6 +194,10 @@ MISTAKES = [
     ("shard_seeds=0", "shard_seeds: 0"),
     ("shard_seeds=1001", "whole numbers from 1 to 1000"),
     ("experiments=scaling seeds=99999 shard_seeds=1", "5,199,948 shards (13 of d_k, 4 of n_k"),
+    (
+        "experiments=[scaling,related] seeds=300 shard_seeds=1",
+        "300 of seed; 1 seeds a shard), the run 22,800; allowed: at most 20,000 in a run",
+    ),
     ("scale_rules=3", "scale_rules: 3"),
     ("scale_rules.x=3", "scale_rules.x: 3"),
     ("scale_rules.a.b={rule:power}", "a name has no dots; allowed: scale_rules.a_b='{rule:power}'"),

@@ -1,15 +1,18 @@
 """Tables on disk: exact text, atomic writes, and seals that detect damage."""
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from sqrtdk.experiments import cells
 from sqrtdk.jobs import merge
 from sqrtdk.report import dictionary
 from sqrtdk.schema import Column
-from sqrtdk.storage import atomic, frames, guards, shard_files, tables
+from sqrtdk.storage import atomic, blocks, frames, guards, shard_files, tables
 
 COLUMNS = (
     Column("d_k", "An axis.", read=int, axis=True),
@@ -203,3 +206,96 @@ def test_a_digest_that_cannot_be_one_tells_of_a_change(tmp_path: Path, guard: by
     assert guards.is_changed(path)
     (tmp_path / "folder.csv").mkdir()
     assert not guards.is_changed(tmp_path / "folder.csv")
+
+
+SEEDED = (*COLUMNS[:2], Column("seed", "The unit.", read=int, axis=True), *COLUMNS[2:])
+
+
+def shards_of(folder: Path) -> dict[Path, Any]:
+    """Shards of two seeds each, in an order that is not that of their axes."""
+    found: dict[Path, Any] = {}
+    for d_k in (16, 2):
+        for first in (2, 0):
+            slab = {"d_k": d_k, "scaling": {"on": {}, "off": {}}, "seeds": [first, first + 2]}
+            rows = [
+                row(d_k, weight=d_k + seed) | {"scaling": name, "seed": seed}
+                for name in ("on", "off")
+                for seed in (first, first + 1)
+            ]
+            path = folder / f"{d_k}-{first}.csv"
+            shard_files.write_shard(path, slab, rows, SEEDED)
+            found[path] = slab
+    return found
+
+
+def test_a_table_merged_in_parts_is_the_table_merged_at_once(tmp_path: Path) -> None:
+    shards = shards_of(tmp_path)
+    settings: Any = {"d_k": [2, 16], "scaling": {"on": {}, "off": {}}, "seed": [0, 1, 2, 3]}
+    pieces = list(merge.merged(shards, settings, SEEDED))
+    # The header, and a part for each d_k.
+    assert len(pieces) == 3
+    rows = [one for path in shards for one in shard_files.read_shard(path, SEEDED)]
+    assert "".join(pieces) == "".join(merge.merge(rows, SEEDED))
+    assert [piece.split(",")[0] for piece in pieces] == ["d_k", "2", "16"]
+
+
+@pytest.mark.parametrize("axis", ["several values", "no value"])
+def test_an_axis_without_one_value_in_every_shard_cuts_no_table(tmp_path: Path, axis: str) -> None:
+    shards = shards_of(tmp_path)
+    first = next(iter(shards))
+    shards[first] = shards[first] | {"d_k": [2, 16] if axis == "several values" else None}
+    settings: Any = {"d_k": [2, 16], "scaling": {"on": {}, "off": {}}, "seed": [0, 1, 2, 3]}
+    assert len(list(merge.merged(shards, settings, SEEDED))) == 2
+
+
+def test_blocks_of_a_table_end_between_groups_and_lose_nothing(tmp_path: Path) -> None:
+    rows: list[tables.Row] = [
+        row(d_k, weight=d_k / 7, share=math.nan if seed else 0.5) | {"seed": seed}
+        for d_k in (1, 2, 3)
+        for seed in range(3)
+    ]
+    path = tmp_path / "runs.csv"
+    guards.write_with_checksum(path, tables.text(rows, SEEDED))
+    found = list(blocks.read(path, SEEDED, rows=2))
+    assert [block["d_k"] for block in found] == [[1] * 3, [2] * 3, [3] * 3]
+    whole = frames.read(path, SEEDED)
+    for column in SEEDED:
+        values = [value for block in found for value in block[column.name]]
+        assert np.array_equal(
+            values, whole[column.name].to_list(), equal_nan=column.name == "share"
+        )
+    again = blocks.text(
+        (line for block in found for line in zip(*block.values(), strict=True)), SEEDED
+    )
+    assert "".join(again) == path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("d_k,scaling\n", "columns of another version"),
+        ("d_k,scaling,weight,share\n2,off,0.1\n", "another number of fields"),
+        ("d_k,scaling,weight,share\n2,off,,0.5\n", "could not convert string to float"),
+        ("d_k,scaling,weight,share\n2.5,off,1,0.5\n", "invalid literal"),
+    ],
+)
+def test_what_is_not_a_table_is_refused_block_by_block(
+    tmp_path: Path, text: str, said: str
+) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(tables.TableError, match=rf"runs\.csv .*{said}"):
+        list(blocks.read(path, COLUMNS))
+
+
+def test_a_failure_between_pieces_leaves_no_file_and_no_digest(tmp_path: Path) -> None:
+    def pieces() -> Iterator[str]:
+        yield "first\n"
+        raise ValueError("the second cannot be made")
+
+    with pytest.raises(ValueError, match="the second"):
+        guards.write_with_checksum(tmp_path / "table.csv", pieces())
+    assert list(tmp_path.iterdir()) == []
+    guards.write_with_checksum(tmp_path / "table.csv", iter(["first\n", "second\n"]))
+    assert (tmp_path / "table.csv").read_text(encoding="utf-8") == "first\nsecond\n"
+    assert not guards.is_changed(tmp_path / "table.csv")

@@ -12,7 +12,7 @@ from sqrtdk.config.values import FACTORS
 from sqrtdk.core import input_laws, scale_rules
 from sqrtdk.core.attention import without_sink
 from sqrtdk.experiments.registry import EXPERIMENTS
-from sqrtdk.schema import Document, Entry
+from sqrtdk.schema import Document, Entry, Settings
 from sqrtdk.storage import planning
 from sqrtdk.system import memory
 
@@ -83,23 +83,36 @@ def _at(sizes: Mapping[str, int]) -> str:
     return "at " + ", ".join(f"{name}={size}" for name, size in sizes.items())
 
 
+def _lengths(settings: Settings) -> dict[str, int]:
+    """Return how many values each key of an experiment has, if it can have several."""
+    return {key: len(value) for key, value in settings.items() if isinstance(value, (list, dict))}
+
+
+def _n_shards(run: Run, name: str) -> int:
+    """Return how many shards an experiment of a run has at most."""
+    settings = run.settings[name]
+    together = ("seed", "scaling", *EXPERIMENTS[name].batched_axes)
+    lengths = _lengths(settings)
+    slabs = math.prod(count for key, count in lengths.items() if key not in together)
+    # Each run of consecutive seeds has its own shards.
+    return slabs * sum(1 for _ in planning.blocks(settings["seed"], run.shard_seeds))
+
+
 def _check_shards(run: Run) -> None:
     """Raise ConfigError for too many shards, or for a grid point that is too long for a job."""
+    counts = {name: _n_shards(run, name) for name in run.settings}
+    total = sum(counts.values())
+    if total > MOST_SHARDS:
+        name = max(counts, key=counts.__getitem__)
+        lengths = _lengths(run.settings[name])
+        sizes = ", ".join(f"{count} of {key}" for key, count in lengths.items() if count > 1)
+        others = f", the run {total:,}" if total > counts[name] else ""
+        raise ConfigError(
+            f"{name}: the grid has {counts[name]:,} shards ({sizes}; {run.shard_seeds} seeds a "
+            f"shard){others}; allowed: at most {MOST_SHARDS:,} in a run, with fewer values or more "
+            f"shard_seeds, up to {MOST_SHARD_SEEDS:,}"
+        )
     for name, settings in run.settings.items():
-        lengths = {
-            key: len(value) for key, value in settings.items() if isinstance(value, (list, dict))
-        }
-        together = ("seed", "scaling", *EXPERIMENTS[name].batched_axes)
-        slabs = math.prod(count for key, count in lengths.items() if key not in together)
-        # Each run of consecutive seeds has its own shards.
-        n_shards = slabs * sum(1 for _ in planning.blocks(settings["seed"], run.shard_seeds))
-        if n_shards > MOST_SHARDS:
-            sizes = ", ".join(f"{count} of {key}" for key, count in lengths.items() if count > 1)
-            raise ConfigError(
-                f"{name}: the grid has {n_shards:,} shards ({sizes}; {run.shard_seeds} seeds a "
-                f"shard); allowed: at most {MOST_SHARDS:,}, with fewer values or more shard_seeds, "
-                f"up to {MOST_SHARD_SEEDS:,}"
-            )
         slab = next(planning.slabs(settings, EXPERIMENTS[name].batched_axes))
         if len(json.dumps(slab)) > MOST_BYTES:
             lists = {key: value for key, value in slab.items() if isinstance(value, (list, dict))}

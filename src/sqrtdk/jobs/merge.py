@@ -5,10 +5,12 @@ Rows stay text from the job that measured them to the table, so that no digit ch
 
 import csv
 import io
+import itertools
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from sqrtdk.config import resolve
 from sqrtdk.config import run as config_run
@@ -16,6 +18,50 @@ from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.schema import Column, Settings, Slab
 from sqrtdk.storage import code_digest, guards, planning, shard_files, tables
 from sqrtdk.system import command_line
+
+QUOTED = re.compile(r'["\r\n]')
+"""Signs of a field that needs quotes, besides the comma."""
+
+
+def merged(
+    shards: Mapping[Path, Slab], settings: Settings, columns: Sequence[Column]
+) -> Iterator[str]:
+    """Yield the text of a table from its shards, a part of the grid at a time.
+
+    Rows are sorted by their axes. The leading axes that have one value in each shard cut the grid
+    into parts, so that only the rows of one part are in memory.
+    """
+    fixed = _fixed_axes(shards.values(), columns)
+    parts: dict[tuple[Any, ...], list[Path]] = {}
+    for shard, slab in shards.items():
+        parts.setdefault(tuple(_value(slab, name) for name in fixed), []).append(shard)
+    yield _line([column.name for column in columns])
+    for part in sorted(parts):
+        rows = (
+            row for shard in parts[part] for row in rows_of(shard, shards[shard], settings, columns)
+        )
+        _, *lines = merge(rows, columns)
+        yield "".join(lines)
+
+
+def _fixed_axes(slabs: Iterable[Slab], columns: Sequence[Column]) -> list[str]:
+    """Return the leading axes of a table of which every slab has one value."""
+    known, names = list(slabs), [column.name for column in columns if column.axis]
+
+    def is_fixed(name: str) -> bool:
+        return name not in ("seed", "scaling") and all(
+            _value(slab, name) is not None for slab in known
+        )
+
+    return list(itertools.takewhile(is_fixed, names))
+
+
+def _value(slab: Slab, name: str) -> Any:
+    """Return the one value of an axis that a slab has, or None for several or none."""
+    value = cast(Mapping[str, Any], slab).get(name)
+    if isinstance(value, Mapping):
+        return next(iter(value)) if len(value) == 1 else None
+    return None if isinstance(value, list) else value
 
 
 def merge(rows: Iterable[list[str]], columns: Sequence[Column]) -> Iterator[str]:
@@ -28,7 +74,7 @@ def merge(rows: Iterable[list[str]], columns: Sequence[Column]) -> Iterator[str]
     # Keep lines, not rows: those of a long sweep are all in memory, and a line takes a fifth.
     found: dict[tuple[Any, ...], str] = {}
     for row in rows:
-        cell = tuple(read(row[place]) for place, read in axes)
+        cell = tuple([read(row[place]) for place, read in axes])
         line = _line(row)
         if found.setdefault(cell, line) != line:
             raise tables.TableError(f"two shards disagree about the cell {cell}")
@@ -38,6 +84,10 @@ def merge(rows: Iterable[list[str]], columns: Sequence[Column]) -> Iterator[str]
 
 
 def _line(fields: list[str]) -> str:
+    joined = ",".join(fields)
+    # As good as always: the writer would quote none of the fields.
+    if joined.count(",") == len(fields) - 1 and joined and not QUOTED.search(joined):
+        return f"{joined}\n"
     buffer = io.StringIO()
     csv.writer(buffer, lineterminator="\n").writerow(fields)
     return buffer.getvalue()
@@ -76,11 +126,10 @@ def rows_of(
         for place, column in enumerate(columns)
         if column.axis and column.name in wanted
     ]
-    return [
-        row
-        for row in shard_files.read_shard(shard, columns)
-        if all(row[place] in values for place, values in axes)
-    ]
+    rows = shard_files.read_shard(shard, columns)
+    for place, values in axes:
+        rows = [row for row in rows if row[place] in values]
+    return rows
 
 
 def main() -> None:
@@ -92,12 +141,7 @@ def main() -> None:
         lacking = min(plan.missing)
         why = "is damaged; delete it" if lacking.exists() else "is missing"
         raise tables.TableError(f"{len(plan.missing)} shards cannot be read: {lacking} {why}")
-    rows = (
-        row
-        for shard, slab in plan.shards.items()
-        for row in rows_of(shard, slab, settings, columns)
-    )
-    guards.write_with_checksum(path, "".join(merge(rows, columns)))
+    guards.write_with_checksum(path, merged(plan.shards, settings, columns))
 
 
 if __name__ == "__main__":

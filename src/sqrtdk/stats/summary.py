@@ -4,16 +4,18 @@ The seed is the statistical unit: queries of one cell share their keys, so they 
 independent, and a cell counts once whatever its number of queries.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import pandas as pd
 
 from sqrtdk.schema import Column, Settings, Value
 from sqrtdk.stats import by_row
 from sqrtdk.storage import tables
 from sqrtdk.theory.points import law_at
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Group: TypeAlias = tuple[Any, ...]
 """Values of the axes, in the order of the columns and without the seed."""
@@ -61,7 +63,7 @@ def columns(runs: Sequence[Column]) -> tuple[Column, ...]:
 
 
 def summarize(
-    runs: pd.DataFrame,
+    runs: "pd.DataFrame",
     schema: Sequence[Column],
     exact: Mapping[Group, float],
     rare: Collection[Group] = (),
@@ -156,13 +158,16 @@ def _statistics(
     return np.stack([found[column.name] for column in STATISTICS[1:]], axis=1)
 
 
-def exact_values(settings: Settings, table: pd.DataFrame) -> dict[tuple[Any, ...], float]:
+def exact_values(settings: Settings, table: "pd.DataFrame") -> dict[Group, float]:
     """Return exact.csv as `summarize` looks it up: under every dtype."""
+    return exact_by_group(settings, table.itertuples(index=False, name=None))
+
+
+def exact_by_group(settings: Settings, rows: Iterable[Group]) -> dict[Group, float]:
+    """Return the rows of exact.csv as `summarized` looks them up: under every dtype."""
     return {
         (d_k, n_k, n_q, inputs, dtype, scaling, metric): exact
-        for d_k, n_k, n_q, inputs, scaling, metric, exact in table.itertuples(
-            index=False, name=None
-        )
+        for d_k, n_k, n_q, inputs, scaling, metric, exact in rows
         for dtype in settings.get("dtype", ())
     }
 
@@ -186,7 +191,7 @@ def rarely_seen(settings: Settings, exact: Mapping[tuple[Any, ...], float]) -> s
     }
 
 
-def last_step(table: pd.DataFrame) -> pd.DataFrame:
+def last_step(table: "pd.DataFrame") -> "pd.DataFrame":
     """Return the rows of the last step."""
     found: pd.DataFrame = table[table["step"] == table["step"].max()]
     return found

@@ -3,6 +3,7 @@
 import errno
 import os
 import tempfile
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 PARTIAL = ".partial"
@@ -25,16 +26,24 @@ def try_writing(path: Path) -> None:
         os.fsync(file.fileno())
 
 
-def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a file so that it is whole or absent, even if the process or the machine dies."""
+def write_atomically(
+    path: Path, content: str | bytes | Iterable[bytes], *, before: Callable[[], None] | None = None
+) -> None:
+    """Write a file so that it is whole or absent, even if the process or the machine dies.
+
+    The content may come in pieces. `before` is called when all of it is on the disk, before the
+    file has its name.
+    """
     data = content.encode() if isinstance(content, str) else content
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(PARTIAL, f".{path.name}.", path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(data)
+            file.writelines([data] if isinstance(data, bytes) else data)
             file.flush()
             os.fsync(file.fileno())
+        if before is not None:
+            before()
         # mkstemp creates private files; a result should be as readable as any other new file.
         umask = os.umask(0)
         os.umask(umask)

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from sqrtdk.storage.atomic import write_atomically
@@ -26,12 +27,24 @@ CHANGED = "was changed after it was written"
 REMEDY = "move it away or delete it; the next run writes it again"
 
 
-def write_with_checksum(path: Path, content: str | bytes) -> None:
-    """Write a file whole or not at all, and next to it a digest that detects later changes."""
-    data = content.encode() if isinstance(content, str) else content
-    # The digest first: the previous file was deleted when the job began.
-    write_atomically(_guard(path), f"{hashlib.sha256(data).hexdigest()}\n")
-    write_atomically(path, data)
+def write_with_checksum(path: Path, content: str | bytes | Iterable[str]) -> None:
+    """Write a file whole or not at all, and next to it a digest that detects later changes.
+
+    Pieces of text go to the disk one after the other.
+    """
+    found = hashlib.sha256()
+
+    def pieces() -> Iterator[bytes]:
+        for piece in [content] if isinstance(content, (str, bytes)) else content:
+            data = piece.encode() if isinstance(piece, str) else piece
+            found.update(data)
+            yield data
+
+    def write_digest() -> None:
+        write_atomically(_guard(path), f"{found.hexdigest()}\n")
+
+    # The digest has its name first: the previous file was deleted when the job began.
+    write_atomically(path, pieces(), before=write_digest)
 
 
 def changed(folder: Path) -> list[Path]:
@@ -55,13 +68,15 @@ def refusal(path: Path) -> str:
 def is_changed(path: Path) -> bool:
     """Return True if a file of `write_with_checksum` exists and no longer matches its digest."""
     try:
-        content, guard = path.read_bytes(), _guard(path).read_bytes()
+        guard = _guard(path).read_bytes()
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
     except (FileNotFoundError, IsADirectoryError):
         return False
     except OSError:
         # A file that cannot be read any more counts as changed.
         return True
-    return hashlib.sha256(content).hexdigest().encode() != guard.strip()
+    return found.encode() != guard.strip()
 
 
 def _guard(path: Path) -> Path:

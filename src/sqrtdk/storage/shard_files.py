@@ -64,7 +64,7 @@ def read_slab(path: Path) -> Slab | None:
 
 def is_valid_shard(path: Path) -> bool:
     """Return whether a shard is complete and unchanged."""
-    return path.is_file() and _sealed_lines(path) is not None
+    return path.is_file() and _sealed_body(path) is not None
 
 
 def usable_path(path: Path) -> Path:
@@ -89,13 +89,16 @@ def first_name(path: Path) -> str:
     return re.sub(r"\.\d+\.csv$", ".csv", path.name)
 
 
-def _sealed_lines(path: Path) -> list[str] | None:
-    """Return the lines between a shard's slab and its seal, or None if the seal is broken."""
-    body, _, seal = path.read_text(encoding="utf-8", errors="replace").rpartition("# rows=")
-    lines = body.splitlines()[1:]
-    _, sign, where = seal.removesuffix("\n").partition(MEASURED_ON)
-    whole = f"{len(lines) - 1} sha256={_digest(body + where)}{sign}{where}\n"
-    return lines if seal == whole else None
+def _sealed_body(path: Path) -> bytes | None:
+    """Return a shard without its seal, or None if the seal is broken."""
+    # As bytes, because every start of a run checks every shard.
+    body, _, seal = path.read_bytes().rpartition(b"# rows=")
+    _, sign, where = seal.removesuffix(b"\n").partition(MEASURED_ON.encode())
+    digest = hashlib.sha256(body + where).hexdigest()
+    # Neither the slab nor the header is a row.
+    n_rows = body.count(b"\n") - 2
+    whole = f"{n_rows} sha256={digest}".encode() + sign + where + b"\n"
+    return body if seal == whole else None
 
 
 def read_shard(path: Path, columns: Sequence[Column]) -> list[list[str]]:
@@ -103,10 +106,10 @@ def read_shard(path: Path, columns: Sequence[Column]) -> list[list[str]]:
 
     Raises TableError if the seal is broken or the columns differ.
     """
-    lines = _sealed_lines(path)
-    if lines is None:
+    body = _sealed_body(path)
+    if body is None:
         raise TableError(f"{path} is damaged: its content does not match its digest; delete it")
-    header, *rows = csv.reader(lines)
+    header, *rows = csv.reader(body.decode().splitlines()[1:])
     if header != [column.name for column in columns]:
         raise TableError(f"{path} has the columns of another version; delete it")
     return rows

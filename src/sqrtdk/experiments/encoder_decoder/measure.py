@@ -206,9 +206,13 @@ def peak(slab: Slab, *, states: int, layers: int) -> int:
 
 def seconds(slab: Slab) -> float:
     """Return the approximate time of one seed of a slab on one core."""
-    width = slab["hidden"] + slab["d_k"] / 2
-    step = 1e-4 + 1.2e-8 * slab["batch"] * slab["length"] * width
-    return float(len(slab["reader"]) * slab["steps"] * step)
+    rows, readers = slab["batch"] * slab["length"], slab["reader"]
+    step = len(readers) * (6e-5 + 2.2e-8 * rows * slab["hidden"])
+    step += 9e-9 * rows * slab["d_k"] * readers.count("additive")
+    # An evaluation is of four times as many sequences, and goes forward only.
+    checks = 1 + 1.3 / slab.get("check_every", slab.get("log_every", slab["steps"]))
+    single = 0.55 if slab.get("training_dtype") == "float32" else 1.0
+    return float(slab["steps"] * step * checks * single)
 
 
 def cells(slab: Slab) -> Iterator[Cell]:
