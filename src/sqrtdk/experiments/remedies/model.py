@@ -190,11 +190,12 @@ class Products(NamedTuple):
     of_q: Floats | None = None
     of_k: Floats | None = None
 
-    def beside(self) -> "Products":
-        """Return them with one more axis, for batches of several libraries."""
+    def beside(self, at: NDArray[np.intp] | slice = slice(None)) -> "Products":
+        """Return those of some runs with one more axis, for batches of several libraries."""
+        product = self.product[at][:, np.newaxis]
         if self.of_q is None or self.of_k is None:
-            return Products(self.product[..., np.newaxis, :, :])
-        return Products(*(x[..., np.newaxis, :, :] for x in (self.product, self.of_q, self.of_k)))
+            return Products(product)
+        return Products(product, self.of_q[at][:, np.newaxis], self.of_k[at][:, np.newaxis])
 
 
 def forward(batch: Batch, products: Products, scale: Floats, cap: Floats | None = None) -> Forward:
@@ -288,10 +289,7 @@ def train(head: Head, batches: Batch, held_out: Batch, *, level: float) -> Outco
     products, steps = head.products(), len(batches.targets)
     start = measure(head, products, held_out)
     for step in range(steps + 1):
-        found = _held_out(head, products, held_out)
-        hits = np.mean(np.equal(np.argmax(found, axis=-1), held_out.targets), axis=(-2, -1))
-        learnt = np.where(np.all(np.isfinite(found), axis=(-3, -2, -1)), hits, 0.0) >= level
-        reached = np.where(np.isnan(reached) & learnt, step, reached)
+        reached[_learnt(head, products, held_out, np.isnan(reached), level)] = step
         if step == steps:
             break
         peak = np.fmax(peak, learn(head, products, batches.at(step)))
@@ -301,9 +299,24 @@ def train(head: Head, batches: Batch, held_out: Batch, *, level: float) -> Outco
     return Outcome(start, end, reached, peak, scale, np.isnan(end.accuracy))
 
 
-def _held_out(head: Head, products: Products, held_out: Batch) -> Floats:
-    cap = None if head.cap is None else head.cap[:, np.newaxis]
-    return forward(held_out, products.beside(), head.scale[:, np.newaxis], cap).logits
+def _learnt(
+    head: Head, products: Products, held_out: Batch, runs: NDArray[np.bool_], level: float
+) -> NDArray[np.intp]:
+    """Return which of some runs [n_runs] have a held-out accuracy of at least the level."""
+    at = np.flatnonzero(runs)
+    found = _held_out(head, products, held_out, at)
+    finite = np.all(np.isfinite(found), axis=(-3, -2, -1))
+    hits = np.equal(np.argmax(found, axis=-1), held_out.targets)
+    learnt: NDArray[np.intp] = at[finite & (np.mean(hits, axis=(-2, -1)) >= level)]
+    return learnt
+
+
+def _held_out(
+    head: Head, products: Products, held_out: Batch, at: NDArray[np.intp] | slice = slice(None)
+) -> Floats:
+    """Return the held-out logits of all runs, or of those at some places."""
+    cap = None if head.cap is None else head.cap[at][:, np.newaxis]
+    return forward(held_out, products.beside(at), head.scale[at][:, np.newaxis], cap).logits
 
 
 def measure(head: Head, products: Products, held_out: Batch) -> Measured:
