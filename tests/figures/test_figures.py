@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import built
 import learned
 import matplotlib
 import numpy as np
@@ -862,6 +863,8 @@ def test_the_command_writes_each_figure_in_the_inks_of_the_page(
         found, schemas = {"summary": recall_table(experiment)}, {"summary": columns}
     if experiment == "tensors":
         found, schemas = heads_tables()
+    if EXPERIMENTS[experiment].research:
+        found, schemas = built.tables(experiment)
     for name in TABLES[experiment]:
         text = tables.text(found[name].to_dict("records"), schemas[name])
         (tmp_path / f"{name}.csv").write_text(text)

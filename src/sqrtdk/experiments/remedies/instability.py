@@ -189,7 +189,7 @@ def _compared(found: dict[int, Grid], level: float) -> tables.Row:
         "missed": int(np.sum(np.isfinite(measured) != np.isfinite(predicted))),
     }
     if both.any():
-        gaps = (predicted - measured)[both] / np.log(10)
+        gaps = (predicted[both] - measured[both]) / np.log(10)
         low, high = interval(gaps)
         row |= {
             "limit": float(np.exp(np.mean(measured[both]))),
@@ -200,5 +200,5 @@ def _compared(found: dict[int, Grid], level: float) -> tables.Row:
         }
     known = np.isfinite(measured) & np.isfinite(same)
     if known.any():
-        row["gap_same"] = float(np.mean((same - measured)[known]) / np.log(10))
+        row["gap_same"] = float(np.mean(same[known] - measured[known]) / np.log(10))
     return row
