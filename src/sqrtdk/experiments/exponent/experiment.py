@@ -14,6 +14,7 @@ EXPERIMENT = Experiment(
     cells=measure.cells,
     batched_axes=measure.BATCHED_AXES,
     research=True,
+    memory=measure.memory,
     seconds=measure.seconds,
     tables=(
         Table(

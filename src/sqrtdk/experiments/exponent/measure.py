@@ -83,6 +83,14 @@ def scale(d_k: float, exponent: float) -> float:
     return float(ANCHOR ** (exponent - 0.5) * d_k**-exponent)
 
 
+def memory(slab: Slab) -> int:
+    """Return the peak memory of one cell in bytes, from the sizes of its arrays."""
+    d_k = max(slab["d_k"]) if isinstance(slab["d_k"], list) else slab["d_k"]
+    n_q, n_k = slab["n_q"], slab["n_k"]
+    # q and k, twice while they are drawn; products, logits and the steps of the metrics.
+    return int(8 * (2 * (n_q + n_k) * (d_k + 1) + 7 * n_q * n_k))
+
+
 def seconds(slab: Slab) -> float:
     """Return the approximate time of one seed of a slab on one core."""
     sizes = slab["d_k"] if isinstance(slab["d_k"], list) else [slab["d_k"]]

@@ -13,6 +13,7 @@ EXPERIMENT = replace(
     measured_by=measure.__name__,
     columns=measure.COLUMNS,
     cells=measure.cells,
+    memory=measure.memory,
     seconds=measure.seconds,
     reference=None,
     tables=(

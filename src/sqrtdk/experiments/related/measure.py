@@ -41,6 +41,15 @@ def seconds(slab: Slab) -> float:
     return 1.5 * scaling.seconds(slab)
 
 
+def memory(slab: Slab) -> int:
+    """Return the peak memory, in bytes, of computing one batch of cells of a slab."""
+    n_q, n_k, d_k, d_v = slab["n_q"], slab["n_k"], slab["d_k"], slab["d_v"]
+    # The second forward pass is not in blocks: products, scores, two steps of the softmax and
+    # weights; q and k once more for rules that change them; the output, and its two distances.
+    forward = 5 * n_q * n_k + (n_q + n_k) * d_k + 3 * n_q * d_v
+    return scaling.memory(slab) + 8 * forward
+
+
 def cells(slab: Slab) -> Iterator[Cell]:
     """Return the cells of one slab, seed by seed, each with the function that measures it."""
     return scaling.cells_of(slab, measure)

@@ -169,8 +169,9 @@ def memory(slab: Slab) -> int:
     if any(needs_all_queries(rule) for rule in made):
         rows = n_q
     # Scores, dL/d weights, weights, gradient; more than twice more for rules that use q and k.
+    # And a mask, of one byte an entry.
     plain = all(scale_rules.is_factor(rule) for rule in rules.values())
-    blocks = (4 if plain else 14) * rows * n_k
+    blocks = ((4 if plain else 14) + 1 / 8) * rows * n_k
     # One gradient at a time, or the sums for k and v over the blocks for each rule.
     gradient = max(rows, n_k) * max(d_k, d_v)
     sums = 0 if rows == n_q else max(2, len(rules)) * n_k * (d_k + d_v)
