@@ -1,0 +1,189 @@
+"""Jobs on a cluster, which here is this machine behind a script that submits jobs."""
+
+import os
+import signal
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from conftest import ROOT, snakemake
+
+from sqrtdk.config import compose
+from sqrtdk.experiments import cells
+from sqrtdk.experiments.scaling import measure
+from sqrtdk.jobs import merge
+from sqrtdk.schema import Slab
+from sqrtdk.storage import shard_files
+from sqrtdk.system import interrupts
+from sqrtdk.workflow import executors, progress, submissions
+
+GRID = {"experiments": "scaling", "d_k": 16, "n_k": 16, "n_q": 4, "d_v": 4, "shard_seeds": 2}
+TABLE = "results/one/scaling/runs.csv"
+
+SUBMIT = """#!/bin/sh
+echo "$1" >> submitted
+setsid sh "$1" > "$1.out" 2>&1 &
+echo $!
+"""
+
+
+def shards_of(scaling: object, seeds: int, folder: Path) -> dict[Path, Slab]:
+    """Return the shards of the grid's plan, measured in this process."""
+    run = compose.compose([], GRID | {"scaling": scaling, "seeds": seeds, "name": "one"})
+    return merge.plan_of(run, "scaling", folder / "results/shards/scaling").shards
+
+
+def test_a_cluster_measures_what_was_planned_in_one_job_though_the_disk_has_other_shards(
+    tmp_path: Path,
+) -> None:
+    # What another run has left: some of the cells, cut in another way.
+    for path, slab in shards_of("on", 2, tmp_path).items():
+        rows = cells.measure_cells(measure.cells(slab), measure.COLUMNS)
+        shard_files.write_shard(path, cast(dict[str, Any], slab), rows, measure.COLUMNS)
+        before = path.stat().st_mtime_ns
+    submit = tmp_path / "submit.sh"
+    submit.write_text(SUBMIT, encoding="utf-8")
+    submit.chmod(0o755)
+    options = ("--executor", "cluster-generic", "--jobs", "2", "--latency-wait", "60")
+    config = [f"{key}={value}" for key, value in GRID.items()]
+    done = snakemake(
+        tmp_path, TABLE, *options, "--cluster-generic-submit-cmd", str(submit),
+        "--config", *config, "scaling=[off,on]", "seeds=4", "name=one",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert path.stat().st_mtime_ns == before
+    # Two shards with scaling off and one with it on, in a job; the table is made here.
+    assert len((tmp_path / "submitted").read_text(encoding="utf-8").splitlines()) == 1
+    assert len(list((tmp_path / "results/shards/scaling").glob("*.csv"))) == 4
+    slabs = shards_of(["off", "on"], 4, tmp_path / "elsewhere").values()
+    rows = [
+        row for slab in slabs for row in cells.measure_cells(measure.cells(slab), measure.COLUMNS)
+    ]
+    path = tmp_path / "all.csv"
+    shard_files.write_shard(path, {}, rows, measure.COLUMNS)
+    lines = merge.merge(shard_files.read_shard(path, measure.COLUMNS), measure.COLUMNS)
+    assert (tmp_path / TABLE).read_text(encoding="utf-8") == "".join(lines)
+    # Each shard of the job has its own time and memory, for the report.
+    times = list((tmp_path / "results/shards/scaling").glob("dk*.tsv"))
+    assert len(times) == 3
+    assert all("max_rss" in file.read_text(encoding="utf-8") for file in times)
+
+
+class Executor:
+    """An executor of Snakemake that only remembers what is asked of it."""
+
+    run_uuid = ""
+
+    def __init__(self) -> None:
+        self.cancelled: list[str] = []
+        self.workflow = SimpleNamespace(executor_settings=SimpleNamespace(cancel_cmd="cancel"))
+
+    def report_job_submission(self, info: Any) -> None: ...
+
+    def report_job_success(self, info: Any) -> None: ...
+
+    def report_job_error(self, info: Any, msg: str = "") -> None: ...
+
+    def cancel_jobs(self, infos: list[Any]) -> None:
+        self.cancelled += [info.external_jobid for info in infos]
+
+
+@pytest.fixture
+def executor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Executor:
+    """An executor with the jobs 1 to 4, of which 2 has ended and 3 has failed."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(interrupts, "_hooks", [])
+    made: Any = Executor()
+    submissions.Submissions("mine", made).follow()
+    for number in "1234":
+        made.report_job_submission(submissions._submitted(number))
+    made.report_job_success(submissions._submitted("2"))
+    made.report_job_error(submissions._submitted("3"), msg="failed")
+    return cast(Executor, made)
+
+
+def test_a_stopped_run_cancels_its_unfinished_jobs_and_says_so(
+    executor: Executor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[bytes] = []
+    monkeypatch.setattr(interrupts, "_alone", lambda: 9)
+    monkeypatch.setattr(os, "write", lambda handle, text: written.append(text))
+    monkeypatch.setattr(os, "_exit", lambda code: written.append(b"%d" % code))
+    monkeypatch.setattr(interrupts.psutil.Process, "children", lambda self, recursive: [])
+    interrupts.stop(signal.SIGTERM, None)
+    assert executor.cancelled == ["1", "4"]
+    assert b"stopped by SIGTERM" in written[0]
+    assert written[1:] == [b"sqrtdk: 2 jobs on the cluster cancelled\n", b"143"]
+
+
+@pytest.mark.usefixtures("executor")
+def test_the_next_run_cancels_what_a_killed_one_has_left(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    after: Any = Executor()
+    submissions.begin(SimpleNamespace(scheduler=SimpleNamespace(_executor=after)), "mine")
+    assert after.cancelled == ["1", "4"]
+    assert "a run that was killed: 2 jobs on the cluster cancelled" in capsys.readouterr().err
+    # They are not its own.
+    assert submissions.read() == ("mine", "", [])
+
+
+@pytest.mark.usefixtures("executor")
+def test_what_cannot_be_cancelled_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    after: Any = Executor()
+    after.workflow.executor_settings.cancel_cmd = None
+    submissions.Submissions("mine", after).cancel_orphans()
+    assert "cannot be cancelled without --mine-cancel-cmd: 1 4" in capsys.readouterr().err
+    submissions.Submissions("other", after).cancel_orphans()
+    assert "with the executor mine, which may still be at work: 1 4" in capsys.readouterr().err
+    assert after.cancelled == []
+
+
+def test_the_executor_is_that_of_the_command_line_and_of_profiles() -> None:
+    profile = ["-s", str(ROOT / "Snakefile"), "--workflow-profile"]
+    assert executors.is_here(["-s", str(ROOT / "Snakefile"), "-j4"])
+    assert executors.name_of([*profile, str(ROOT / "profiles/default"), "-e", "touch"]) == "touch"
+    # The profile names an executor that may not be installed, which Snakemake itself refuses.
+    text = (ROOT / "profiles/slurm/config.yaml").read_text(encoding="utf-8")
+    assert "executor: slurm\n" in text
+    # What both profiles have is the same.
+    common = (ROOT / "profiles/default/config.yaml").read_text(encoding="utf-8").splitlines()
+    settings = [line for line in common if line and not line.startswith("#")]
+    assert [line for line in settings if line not in text.splitlines()] == []
+
+
+def failed_job(number: int, *logs: Path) -> dict[str, Any]:
+    return {
+        "jobid": number, "rule_name": "shards_x", "output": ["results/shards/x/a.csv"],
+        "log": list(map(str, logs)),
+    }  # fmt: skip
+
+
+def test_failing_cells_are_counted_once_however_long_the_log_of_the_batch_system(
+    tmp_path: Path,
+) -> None:
+    own, system = tmp_path / "a.log", tmp_path / ".snakemake/slurm_logs/1.log"
+    system.parent.mkdir(parents=True)
+    own.write_text("sqrtdk: 2 of 9 cells failed:\nd_k=1: an error\nd_k=2: an error\n")
+    system.write_text("a line of Snakemake\n" * 300)
+    handler = object.__new__(progress.LogHandler)
+    handler.failed = {}
+    # Three attempts of one job.
+    for _ in range(3):
+        handler.failure(failed_job(1, own, system))
+    own.unlink()
+    assert handler.failure(failed_job(2, own, system)).count("a line of Snakemake") == 40
+    head, *lines = handler.failures().split("\n    ")
+    assert head.startswith("sqrtdk: 3 failed")
+    assert lines[:2] == ["d_k=1: an error", "d_k=2: an error"]
+
+
+def test_a_job_that_was_cancelled_does_not_end_the_run(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    log.write_text("sqrtdk: stopped by SIGTERM; finished results are kept\n")
+    assert progress.reason(str(log)) is None
+    system = tmp_path / ".snakemake/1.log"
+    system.parent.mkdir()
+    system.write_text("OSError: [Errno 28] No space left on device: '/tmp/x'\n")
+    assert progress.own_logs(failed_job(1, log, system)) == [str(log)]
