@@ -1,6 +1,6 @@
 """Run on a real SLURM: bytes, a cancelled job, stopping, and what a killed run leaves.
 
-    python -m campaigns.slurm [--only WORD] [--grid smoke]
+    python -m campaigns.slurm [--only NAME...] [--grid smoke]
 
 Starts munged, slurmctld and slurmd on this machine, in a folder of its own, and ends each by its
 process number. Needs root, and the packages slurmctld, slurmd, slurm-client, munge and
@@ -279,11 +279,13 @@ def killed(base: Path) -> None:
 
 
 def main() -> None:
-    """Run every test, or those whose name has a word."""
+    """Run every test, or those with some names."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--only", default="")
+    parser.add_argument("--only", nargs="+", default=[])
     parser.add_argument("--grid", default="smoke")
     given = parser.parse_args()
+    # A shell ignores Ctrl-C for what it starts in the background, and so would the runs.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     missing = [name for name in NEEDED if shutil.which(name) is None]
     if missing:
         print(f"not run: {', '.join(missing)} not found")
@@ -303,7 +305,7 @@ def main() -> None:
         (base / "cluster").mkdir()
         with cluster(base / "cluster"):
             for word, test in tests.items():
-                if given.only in word:
+                if not given.only or word in given.only:
                     test(base)
     say("all as it should be")
 
