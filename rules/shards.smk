@@ -6,54 +6,58 @@ has only the rules of this file.
 
 # No code as input: a shard's name ends in a digest of the code that measures. No parameters, and
 # the same command in all rules: a shard is the same whichever of them has made it.
-SHARDS_COMMAND = "python -m sqrtdk.jobs.shards {output:q} 2> {log:q}"
-MEASURED = "results/shards/{experiment}/{shard}.csv"
-EXPECTED = "results/shards/exact/{points}.csv"
 
 
 rule measure_shard:
     "Measure one shard: some seeds and scale rules of one slab of the grid."
     output:
-        MEASURED,
+        "results/shards/{experiment}/{shard}.csv",
     log:
         "results/shards/{experiment}/{shard}.log",
     benchmark:
         "results/shards/{experiment}/{shard}.tsv"
-    priority: lambda wildcards: flow.priority(MEASURED.format(**wildcards))
+    priority:
+        lambda wildcards: flow.priority(
+            f"results/shards/{wildcards.experiment}/{wildcards.shard}.csv"
+        )
     conda:
         "../envs/jobs.yml"
-    threads: lambda wildcards: flow.shards.threads(MEASURED.format(**wildcards), workflow.cores)
+    threads:
+        lambda wildcards: flow.shards.threads(
+            f"results/shards/{wildcards.experiment}/{wildcards.shard}.csv",
+            workflow.cores,
+        )
     resources:
         mem_mb=lambda wildcards, attempt: flow.shards.mem_mb(
-            MEASURED.format(**wildcards), attempt
+            f"results/shards/{wildcards.experiment}/{wildcards.shard}.csv", attempt
         ),
         runtime=lambda wildcards, attempt: flow.shards.runtime(
-            MEASURED.format(**wildcards), attempt
+            f"results/shards/{wildcards.experiment}/{wildcards.shard}.csv", attempt
         ),
     shell:
-        SHARDS_COMMAND
+        "python -m sqrtdk.jobs.shards {output:q} 2> {log:q}"
 
 
 rule exact_shard:
     "Compute the exact expectations at one n_k."
     output:
-        EXPECTED,
+        "results/shards/exact/{points}.csv",
     log:
         "results/shards/exact/{points}.log",
     benchmark:
         "results/shards/exact/{points}.tsv"
-    priority: lambda wildcards: flow.priority(EXPECTED.format(**wildcards))
+    priority: lambda wildcards: flow.priority(f"results/shards/exact/{wildcards.points}.csv")
     conda:
         "../envs/jobs.yml"
     resources:
         mem_mb=lambda wildcards, attempt: flow.shards.mem_mb(
-            EXPECTED.format(**wildcards), attempt
+            f"results/shards/exact/{wildcards.points}.csv", attempt
         ),
         runtime=lambda wildcards, attempt: flow.shards.runtime(
-            EXPECTED.format(**wildcards), attempt
+            f"results/shards/exact/{wildcards.points}.csv", attempt
         ),
     shell:
-        SHARDS_COMMAND
+        "python -m sqrtdk.jobs.shards {output:q} 2> {log:q}"
 
 
 # On a cluster. Snakemake prefers a rule without wildcards.
@@ -75,4 +79,4 @@ for job in flow.shards.batches:
             mem_mb=job.mem_mb,
             runtime=job.runtime,
         shell:
-            SHARDS_COMMAND
+            "python -m sqrtdk.jobs.shards {output:q} 2> {log:q}"

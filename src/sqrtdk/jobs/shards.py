@@ -4,6 +4,7 @@ A shard that is done keeps a hidden name until all of them are: Snakemake delete
 job that has failed or is repeated, and the next attempt takes up the hidden ones.
 """
 
+import importlib
 import os
 import resource
 import sys
@@ -30,9 +31,8 @@ def hidden(path: Path) -> Path:
 def measuring(experiment: str, counted: Callable[[Iterator[Any]], Any]) -> Callable[..., Measured]:
     """Return the function that measures a slab; `counted` passes cells through."""
     if experiment == job_files.EXACT:
-        # Loads SciPy, which nothing else needs here.
-        from sqrtdk.theory import points
-
+        # By its name, because it loads SciPy, which nothing else needs here.
+        points = importlib.import_module("sqrtdk.theory.points")
         return lambda spec: (points.rows(points.of(spec)), points.COLUMNS)
     known = load(experiment, "experiment").EXPERIMENT
 
