@@ -851,7 +851,7 @@ def lookups() -> tuple[dict[str, Any], pd.DataFrame]:
     settings: dict[str, Any] = {
         "d_k": [64], "length": [2, 16], "hidden": [32], "learning_rate": [0.01],
         "reader": ["fixed", "dot"], "seed": list(range(5)), "steps": 20, "batch": 4,
-        "log_every": 10,
+        "log_every": 10, "check_every": 10, "training_dtype": "float64",
     }  # fmt: skip
     rows: list[dict[str, Any]] = []
     for length, reader, step in itertools.product((2, 16), ("fixed", "dot"), (0, 10, 20)):
@@ -906,7 +906,7 @@ def test_a_block_has_the_distances_that_its_sources_have_and_only_some_of_many(
 ) -> None:
     settings, _ = lookups()
     settings["length"] = [2, 4, 16]
-    del settings["log_every"]
+    del settings["log_every"], settings["check_every"], settings["training_dtype"]
     rows: list[dict[str, Any]] = []
     for length, reader, stage in itertools.product(
         (2, 4, 16), ("fixed", "dot"), ("initial", "trained")

@@ -6,7 +6,7 @@ from sqrtdk.experiments.extrapolation import measure
 EXPERIMENT = Experiment(
     name="extrapolation",
     title="A head trained at few keys and asked at many, with scales that grow with their number.",
-    row="One row per number of keys asked of a cell.",
+    row="One row per cell.",
     measured_by=measure.__name__,
     config_keys=measure.CONFIG_KEYS,
     columns=measure.COLUMNS,
