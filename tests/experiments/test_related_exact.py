@@ -41,21 +41,22 @@ def test_a_sample_is_attention_written_again() -> None:
     for _ in range(60):
         fresh, k = generator.standard_normal((1, 4)), generator.standard_normal((3, 4))
         pairs.append((0.6 * k[:1] + 0.8 * fresh, k))
-    v, g = generator.standard_normal((60, 3, 1)), generator.standard_normal((60, 1, 1))
+    d_v = measure.D_V
+    v, g = generator.standard_normal((60, 3, d_v)), generator.standard_normal((60, 1, d_v))
     for i, (q, k) in enumerate(pairs):
         p = np.exp(0.5 * q @ k.T)[0]
         p /= p.sum()
         jacobian = np.diag(p) - np.outer(p, p)
-        d_logits = jacobian @ (v[i, :, 0] * g[i, 0, 0])
+        d_logits = jacobian @ (v[i] @ g[i, 0])
         expected = {
             "entropy_nats": -(p * np.log(p)).sum(),
             "sum_sq_weights": (p**2).sum(),
             "max_weight": p.max(),
             "match_weight": p[0],
             "jacobian_sq": (jacobian**2).sum(),
-            "grad_logits_sq": (d_logits**2).sum(),
-            "grad_q_sq": ((0.5 * d_logits @ k) ** 2).sum(),
-            "grad_k_sq": (np.outer(0.5 * d_logits, q[0]) ** 2).sum(),
+            "grad_logits_sq": (d_logits**2).sum() / d_v,
+            "grad_q_sq": ((0.5 * d_logits @ k) ** 2).sum() / d_v,
+            "grad_k_sq": (np.outer(0.5 * d_logits, q[0]) ** 2).sum() / d_v,
         }
         assert expected.keys() == set(measure.METRICS)
         for name, value in expected.items():

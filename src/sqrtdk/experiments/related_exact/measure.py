@@ -57,6 +57,10 @@ SIGMA = (0.25, 2.0)
 SEEN = 0.05
 """Exact mean of 1 - max p below which a point is drawn again: rows too rare to see carry it."""
 
+D_V = 16
+"""Dimension of values and output gradients. In one dimension a squared gradient has that of a
+product of two normal numbers in it, so skewed that the mean of a few hundred is not normal."""
+
 METRICS = (
     "entropy_nats",
     "sum_sq_weights",
@@ -172,14 +176,17 @@ def draw_point(generator: np.random.Generator, vectors: str) -> tuple[Point, Exp
 
 
 def sample(generator: np.random.Generator, point: Point, draws: int) -> dict[str, Floats]:
-    """Return each metric for every draw, [draws]: one query, its own keys, values and gradient."""
+    """Return each metric for every draw, [draws]: one query, its own keys, values and gradient.
+
+    Squares of gradients are over d_v.
+    """
     formula = input_laws.LAWS[str(point.entry["law"])].formula
     parameters = {name: value for name, value in point.entry.items() if name != "law"}
     sizes = {"d_k": point.d_k, "n_k": point.n_k, "n_q": 1}
     pairs = [formula(generator, generator, **sizes, **parameters) for _ in range(draws)]
     q, k = (np.stack(arrays) for arrays in zip(*pairs, strict=True))
-    v = generator.standard_normal((draws, point.n_k, 1))
-    g = generator.standard_normal((draws, 1, 1))
+    v = generator.standard_normal((draws, point.n_k, D_V))
+    g = generator.standard_normal((draws, 1, D_V))
     forward = attention(q, k, v, scale=point.scale)
     backward = gradients(q, k, v, g, forward, scale=point.scale)
     rows = row_metrics(forward.logits[:, 0])
@@ -189,7 +196,7 @@ def sample(generator: np.random.Generator, point: Point, draws: int) -> dict[str
         "max_weight": rows.max_weight,
         "match_weight": forward.weights[:, 0, 0],
         "jacobian_sq": rows.jacobian_norm**2,
-        "grad_logits_sq": np.sum(backward.logits**2, axis=(-2, -1)),
-        "grad_q_sq": np.sum(backward.q**2, axis=(-2, -1)),
-        "grad_k_sq": np.sum(backward.k**2, axis=(-2, -1)),
+        "grad_logits_sq": np.sum(backward.logits**2, axis=(-2, -1)) / D_V,
+        "grad_q_sq": np.sum(backward.q**2, axis=(-2, -1)) / D_V,
+        "grad_k_sq": np.sum(backward.k**2, axis=(-2, -1)) / D_V,
     }
