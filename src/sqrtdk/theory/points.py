@@ -19,7 +19,7 @@ from sqrtdk.theory.related import Kind, Law
 POINTS = 500
 """Maximum number of points of one shard: they are one job argument, limited to 128 KiB."""
 
-POINTS_BETWEEN = {"gaussian": 3, "sphere": 3, "sphere_q": 3, "match": 1}
+POINTS_BETWEEN = {"gaussian": 3, "sphere": 3, "sphere_q": 3, "match": 2}
 """Points of a curve between two neighbouring d_k of the grid, by kind; a match costs more."""
 
 MOST_CORRELATED = 0.99
