@@ -46,6 +46,8 @@ NAMES = [key for key in KEYS.values() if key.kind in (*VALUES, "choice", "name")
 def right(composed: dict[str, Any], key: Any) -> Any:
     """Return a value that a key takes."""
     names = list(composed[key.named_in]) if key.named_in else key.choices
+    if key.kind == "whole":
+        return max(VALUES["whole"], key.minimum)
     return VALUES.get(key.kind) or names[-1]
 
 
