@@ -15,7 +15,8 @@ def trained(run: RunTables) -> str:
     parts = []
     for task, rows in table.groupby("task", sort=True):
         each = [
-            f"{row['scaling']} {format_estimate(Estimate(*(row[x] for x in WINDOW)))} decades and "
+            f"{row['scaling']} {'at least ' * bool(row['window_edge'])}"
+            f"{format_estimate(Estimate(*(row[x] for x in WINDOW)))} decades and "
             f"{row['loss']:.2f} nats"
             for row in rows.to_dict("records")
         ]

@@ -30,6 +30,11 @@ def _estimate(row: pd.Series, name: str) -> Estimate:
     return Estimate(*(float(row[f"{name}{end}"]) for end in ("", "_low", "_high")))
 
 
+def _decades(row: pd.Series) -> str:
+    """Return the window of an arm in words; it may reach beyond the grid."""
+    return "at least " * bool(row["window_edge"]) + format_estimate(_estimate(row, "window"))
+
+
 def window(whole: WholeTable) -> Finding:
     """Judge whether the window of learning rates is wider with 1/√d_head, at the largest d_head."""
     table = whole.table[whole.table["network"] == "transformer"]
@@ -50,11 +55,7 @@ def window(whole: WholeTable) -> Finding:
         raise MissingError("the window without scaling reaches the highest rate of the grid")
     if scaled.mean == 0:
         raise MissingError("with scaling nothing is learnt at any rate")
-    others = [
-        f"{name} {format_estimate(_estimate(one, 'window'))}"
-        for name, one in best.iterrows()
-        if name != off
-    ]
+    others = [f"{name} {_decades(one)}" for name, one in best.iterrows() if name != off]
     lost = table.groupby("scaling")["diverged"].sum()
     sensitive = ", ".join(
         f"{name} {format_estimate(_estimate(one, 'sensitivity'))}" for name, one in best.iterrows()
@@ -62,8 +63,7 @@ def window(whole: WholeTable) -> Finding:
     runs = int(table["n_seeds"].iloc[0]) * table["learning_rate"].nunique()
     verb = "widens" if holds else "does not widen" if holds is False else "may widen"
     text = (
-        f"{off} {format_estimate(own)}, {', '.join(others)} decades of learning rates at d_head = "
-        f"{d_head}"
+        f"{off} {_decades(row)}, {', '.join(others)} decades of learning rates at d_head = {d_head}"
     )
     return Finding(
         holds,
