@@ -1,7 +1,9 @@
 """Jobs on a cluster, which here is this machine behind a script that submits jobs."""
 
 import os
+import re
 import signal
+import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -10,6 +12,7 @@ import pytest
 from conftest import ROOT, snakemake
 
 from sqrtdk.config import compose
+from sqrtdk.config.errors import ConfigError
 from sqrtdk.experiments import cells
 from sqrtdk.experiments.scaling import measure
 from sqrtdk.jobs import merge
@@ -151,6 +154,30 @@ def test_the_executor_is_that_of_the_command_line_and_of_profiles() -> None:
     common = (ROOT / "profiles/default/config.yaml").read_text(encoding="utf-8").splitlines()
     settings = [line for line in common if line and not line.startswith("#")]
     assert [line for line in settings if line not in text.splitlines()] == []
+
+
+@pytest.mark.parametrize(
+    "option", ["--sdm apptainer", "--use-apptainer", "--sdm env-modules", "--use-envmodules"]
+)
+def test_software_for_jobs_that_no_rule_names_is_refused(option: str) -> None:
+    with pytest.raises(ConfigError, match=r"--sdm: .*the whole command in the image"):
+        executors.is_here(["-s", str(ROOT / "Snakefile"), "-j4", *option.split()])
+    assert executors.is_here(["-s", str(ROOT / "Snakefile"), "-j4", "--sdm", "conda"])
+
+
+def test_the_image_and_conda_have_what_pyproject_lists_for_slurm() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    (needed,) = project["optional-dependencies"]["slurm"]
+    assert needed in (ROOT / "environment.yml").read_text(encoding="utf-8")
+    image = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    assert "uv sync --frozen --no-dev --no-editable --extra slurm" in image
+    copied = " ".join(re.findall(r"^COPY (.*) \S+$", image, re.MULTILINE)).split()
+    assert all((ROOT / name).exists() for name in copied)
+    # Whatever a wheel carries, and the code.
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]
+    carried = wheel["build"]["targets"]["wheel"]["force-include"]
+    assert {"src", "pyproject.toml", "uv.lock", *carried} <= set(copied)
+    assert 'ENTRYPOINT ["python", "-m", "sqrtdk.workflow"]' in image
 
 
 def failed_job(number: int, *logs: Path) -> dict[str, Any]:
