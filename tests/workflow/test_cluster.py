@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 from conftest import ROOT, snakemake
+from snakemake import cli
 
 from sqrtdk.config import compose
 from sqrtdk.config.errors import ConfigError
@@ -143,14 +144,30 @@ def test_what_cannot_be_cancelled_is_named(capsys: pytest.CaptureFixture[str]) -
     assert after.cancelled == []
 
 
-def test_the_executor_is_that_of_the_command_line_and_of_profiles() -> None:
-    profile = ["-s", str(ROOT / "Snakefile"), "--workflow-profile"]
-    assert executors.is_here(["-s", str(ROOT / "Snakefile"), "-j4"])
-    assert executors.name_of([*profile, str(ROOT / "profiles/default"), "-e", "touch"]) == "touch"
-    # The profile names an executor that may not be installed, which Snakemake itself refuses.
+def options(*words: str) -> Any:
+    """Return what the Snakefile sees of a command line."""
+    _, parsed = cli.parse_args(["-s", str(ROOT / "Snakefile"), "-j4", *words])
+
+    # Named like the function of Snakemake that calls the Snakefile.
+    def args_to_api(args: Any) -> Any:
+        return executors.options()
+
+    assert executors.HOLDER in vars(cli)
+    return args_to_api(parsed)
+
+
+def test_the_executor_is_that_of_the_command_line_and_of_profiles(tmp_path: Path) -> None:
+    assert executors.is_here(options())
+    assert executors.is_here(options("-n"))
+    assert executors.is_here(executors.options())
+    assert executors.name_of(options("--executor", "cluster-generic")) == "cluster-generic"
+    (tmp_path / "config.yaml").write_text("executor: cluster-generic\n", encoding="utf-8")
+    assert not executors.is_here(options("--profile", str(tmp_path)))
+
+
+def test_the_profile_for_slurm_has_what_the_usual_one_has() -> None:
     text = (ROOT / "profiles/slurm/config.yaml").read_text(encoding="utf-8")
     assert "executor: slurm\n" in text
-    # What both profiles have is the same.
     common = (ROOT / "profiles/default/config.yaml").read_text(encoding="utf-8").splitlines()
     settings = [line for line in common if line and not line.startswith("#")]
     assert [line for line in settings if line not in text.splitlines()] == []
@@ -161,8 +178,8 @@ def test_the_executor_is_that_of_the_command_line_and_of_profiles() -> None:
 )
 def test_software_for_jobs_that_no_rule_names_is_refused(option: str) -> None:
     with pytest.raises(ConfigError, match=r"--sdm: .*the whole command in the image"):
-        executors.is_here(["-s", str(ROOT / "Snakefile"), "-j4", *option.split()])
-    assert executors.is_here(["-s", str(ROOT / "Snakefile"), "-j4", "--sdm", "conda"])
+        executors.is_here(options(*option.split()))
+    assert executors.is_here(options("--sdm", "conda"))
 
 
 def test_the_image_and_conda_have_what_pyproject_lists_for_slurm() -> None:

@@ -17,7 +17,7 @@ def flow_of(values: Document, files: Sequence[Path] = ()) -> Workflow | comparis
     try:
         given = request.read_given(values, files, arguments)
         if comparison.KEY not in given:
-            return Workflow(values, files, here=executors.is_here(arguments))
+            return Workflow(values, files, here=executors.is_here(executors.options()))
         session.prepare(arguments)
         others = sorted(given.keys() - {comparison.KEY})
         if others:

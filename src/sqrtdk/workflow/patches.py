@@ -5,9 +5,8 @@ and nowhere else.
 """
 
 import argparse
-import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NoReturn
 
@@ -38,18 +37,6 @@ def read_config_files_as_data() -> None:
     constructs Python objects (issue 57 of yte).
     """
     yte.process_yaml = partial(_read_config, yte.process_yaml)
-
-
-@contextlib.contextmanager
-def unpatched_templates() -> Iterator[None]:
-    """Let Snakemake read its own profiles, which may be templates, a second time."""
-    patched = yte.process_yaml
-    if isinstance(patched, partial):
-        yte.process_yaml = patched.args[0]
-    try:
-        yield
-    finally:
-        yte.process_yaml = patched
 
 
 def start_local_jobs_at_once(workflow: Any) -> None:

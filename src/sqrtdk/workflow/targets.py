@@ -339,7 +339,7 @@ class Workflow:
         self.shards.write(workflow.dag.needrun_jobs())
         job_files.write_list(self.name, self.shards)
         if not self._here:
-            submissions.begin(workflow, executors.name_of(sys.argv[1:]) or "")
+            submissions.begin(workflow, executors.name_of(executors.options()))
 
 
 def exact_shards(experiment: str, settings: Settings) -> dict[str, Document]:
