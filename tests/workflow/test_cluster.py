@@ -20,7 +20,7 @@ from sqrtdk.jobs import merge
 from sqrtdk.schema import Slab
 from sqrtdk.storage import shard_files
 from sqrtdk.system import interrupts
-from sqrtdk.workflow import executors, progress, submissions
+from sqrtdk.workflow import executors, job_logs, progress, submissions
 
 GRID = {"experiments": "scaling", "d_k": 16, "n_k": 16, "n_q": 4, "d_v": 4, "shard_seeds": 2}
 TABLE = "results/one/scaling/runs.csv"
@@ -197,6 +197,22 @@ def test_the_image_and_conda_have_what_pyproject_lists_for_slurm() -> None:
     assert 'ENTRYPOINT ["python", "-m", "sqrtdk.workflow"]' in image
 
 
+def test_the_time_left_on_a_cluster_counts_its_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    handler = object.__new__(progress.LogHandler)
+    # 12 jobs of an estimated minute: 2 have ended after 2 minutes each, 4 have run for one.
+    handler.total, handler.done, handler.spent = 12 * 60_000.0, 2 * 60_000.0, 240.0
+    handler.running = dict.fromkeys(range(4), 60_000.0)
+    handler.submitted = dict.fromkeys(range(4), now - 60)
+    # A minute of 4 jobs and 2 minutes of 6 others, 4 at a time.
+    assert handler.left_of_slots(4) == (4 * 60 + 6 * 120) / 4
+    # However many slots there are, a job takes its time.
+    assert handler.left_of_slots(1000) == 60
+    assert executors.slots_of(options("--executor", "cluster-generic", "--jobs", "7")) == 7
+    assert executors.slots_of(options("-e", "cluster-generic", "--jobs", "unlimited")) is None
+
+
 def failed_job(number: int, *logs: Path) -> dict[str, Any]:
     return {
         "jobid": number, "rule_name": "shards_x", "output": ["results/shards/x/a.csv"],
@@ -226,8 +242,8 @@ def test_failing_cells_are_counted_once_however_long_the_log_of_the_batch_system
 def test_a_job_that_was_cancelled_does_not_end_the_run(tmp_path: Path) -> None:
     log = tmp_path / "a.log"
     log.write_text("sqrtdk: stopped by SIGTERM; finished results are kept\n")
-    assert progress.reason(str(log)) is None
+    assert job_logs.reason(str(log)) is None
     system = tmp_path / ".snakemake/1.log"
     system.parent.mkdir()
     system.write_text("OSError: [Errno 28] No space left on device: '/tmp/x'\n")
-    assert progress.own_logs(failed_job(1, log, system)) == [str(log)]
+    assert job_logs.own_logs(failed_job(1, log, system)) == [str(log)]

@@ -20,7 +20,8 @@ from snakemake_interface_logger_plugins.common import LogEvent
 
 from sqrtdk.schema import Document
 from sqrtdk.system import disk, interrupts, stdio
-from sqrtdk.workflow import arguments, patches
+from sqrtdk.workflow import arguments, job_logs, patches
+from sqrtdk.workflow.job_logs import MOST_LINES
 
 OTHER_MS = 1500
 """Work of a job that measures no shard, in milliseconds: most of it is imports."""
@@ -47,13 +48,6 @@ CHATTER = (
     "Missing metadata for file",
 )
 
-MOST_LINES = 40
-"""Maximum lines of one log, and of the list of failures."""
-
-CELLS_FAILED = re.compile(r"sqrtdk: (\d+) of \d+ cells failed:")
-"""The first line of the list of failed cells by `cells.rows`."""
-
-
 BUGS = ("AttributeError", "ImportError", "KeyError", "NameError", "SyntaxError", "TypeError")
 """Errors that are bugs even if they are raised before the Snakefile was read."""
 
@@ -72,6 +66,8 @@ class RunState:
     """The reason to start no job, if any."""
     log: TextIO | None = None
     """A second place for the lines of progress."""
+    slots: int | None = None
+    """How many jobs a cluster takes at a time; None if all jobs run on this machine."""
 
 
 class LogHandler(LogHandlerBase):
@@ -84,6 +80,8 @@ class LogHandler(LogHandlerBase):
         logging.raiseExceptions = False
         self.failed: dict[int, list[str]] = {}
         self.running: dict[int, float] = {}
+        self.submitted: dict[int, float] = {}
+        self.spent = 0.0
         self.total = self.done = 0.0
         self.began = time.monotonic()
         self.unfinished = False
@@ -115,8 +113,11 @@ class LogHandler(LogHandlerBase):
         elif kind == LogEvent.JOB_INFO:
             shard = (event["wildcards"] or {}).get("shard")
             self.running[event["jobid"]] = self.work(event["rule_name"], shard)
+            self.submitted[event["jobid"]] = time.monotonic()
         elif kind == LogEvent.JOB_FINISHED:
             self.done += self.running.pop(event["job_id"], 0)
+            now = time.monotonic()
+            self.spent += now - self.submitted.pop(event["job_id"], now)
             # It had failed before, and was repeated.
             self.failed.pop(event["job_id"], None)
 
@@ -144,8 +145,8 @@ class LogHandler(LogHandlerBase):
     def failure(self, event: Document) -> str:
         """Return the files and the last log lines of a failed job; record them for the end."""
         made = next(iter(event["output"]), event["rule_name"])
-        said = log_of(event)
-        cells = said[1:] if said and CELLS_FAILED.match(said[0]) else []
+        said = job_logs.log_of(event)
+        cells = said[1:] if said and job_logs.CELLS_FAILED.match(said[0]) else []
         # Of the last attempt of a job that is repeated.
         self.failed[event["jobid"]] = cells or [
             f"{made}: {said[-1] if said else 'its job printed nothing'}"
@@ -176,7 +177,11 @@ class LogHandler(LogHandlerBase):
         """Write the line of progress; on a terminal it replaces the previous one."""
         passed = time.monotonic() - self.began
         share = 1.0 if done == total else min(self.done / max(self.total, 1), 0.99)
-        left = f"about {clock(passed / share - passed)} left" if share > 0.02 else "estimating"
+        left = "estimating"
+        if RunState.slots and self.done:
+            left = f"about {clock(self.left_of_slots(RunState.slots))} left"
+        elif share > 0.02:
+            left = f"about {clock(passed / share - passed)} left"
         line = f"{done} of {total} jobs, {share:.0%} of the work, {clock(passed)} passed, {left}"
         if RunState.log is not None:
             try:
@@ -191,6 +196,21 @@ class LogHandler(LogHandlerBase):
             # Otherwise thousands of quick jobs would fill a log with thousands of lines.
             self.printed_at = passed
             print(line, file=sys.stderr, flush=True)
+
+    def left_of_slots(self, slots: int) -> float:
+        """Return the seconds until jobs that run side by side on a cluster are done.
+
+        The jobs that have ended tell how many seconds of a slot, queueing included, an estimated
+        second takes. So the share that is done does not count, but who still has what to do.
+        """
+        pace = self.spent / self.done
+        now = time.monotonic()
+        rest = [
+            max(0.0, pace * work - (now - self.submitted[job]))
+            for job, work in self.running.items()
+        ]
+        waiting = pace * max(0.0, self.total - self.done - sum(self.running.values()))
+        return max((waiting + sum(rest)) / slots, *rest, 0.0)
 
     def print(self, text: str) -> None:
         """Print whole lines, below an unfinished line of progress."""
@@ -293,36 +313,6 @@ def shortened(lines: list[str]) -> list[str]:
     return [*lines[:MOST_LINES], f"and {more} more"] if more > 0 else lines
 
 
-def log_of(event: Document) -> list[str]:
-    """Return the end of a failed job's log: the cells that it names, or its last lines."""
-    for path in own_logs(event):
-        lines = lines_of(path)
-        heads = [
-            (place, head) for place, line in enumerate(lines) if (head := CELLS_FAILED.match(line))
-        ]
-        if heads:
-            place, head = heads[-1]
-            return lines[place : place + 1 + int(head[1])]
-        if lines:
-            return lines[-MOST_LINES:]
-    # On a cluster a job may have ended before it could write anything itself.
-    others = [path for path in event["log"] if path not in own_logs(event)]
-    return [line for path in others for line in lines_of(path)][-MOST_LINES:]
-
-
-def own_logs(event: Document) -> list[str]:
-    """Return the logs of a failed job's rule, without those of the batch system."""
-    return [path for path in event["log"] if ".snakemake" not in Path(path).parts]
-
-
-def lines_of(path: str) -> list[str]:
-    """Return the lines of a file, none if it cannot be read."""
-    try:
-        return Path(path).read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return []
-
-
 def abort_on_fatal(record: logging.LogRecord) -> None:
     """Stop the run for a disk error or a damaged file: other jobs would fail as well."""
     event = vars(record)
@@ -331,20 +321,9 @@ def abort_on_fatal(record: logging.LogRecord) -> None:
     if RunState.read or kind != LogEvent.ERROR:
         abort(disk.explain_os_error(record.getMessage()))
     if kind == LogEvent.JOB_ERROR:
-        for path in own_logs(event):
+        for path in job_logs.own_logs(event):
             # The disk may have had no space for the reason.
-            abort(reason(path) or disk.probe(Path(path).parent))
-
-
-def reason(log: str) -> str | None:
-    """Return the last line of a failed job's log, unless it is about that job alone.
-
-    The numbers of a cell are, and so is a signal: a batch system may cancel one job.
-    """
-    last = (lines_of(log) or [""])[-1]
-    if last.startswith("sqrtdk: "):
-        return None if last.startswith("sqrtdk: stopped by ") else last
-    return disk.explain_os_error(last)
+            abort(job_logs.reason(path) or disk.probe(Path(path).parent))
 
 
 def abort(line: str | None) -> None:
@@ -365,11 +344,14 @@ def clock(seconds: float) -> str:
 
 
 def pass_state(
-    shards: Mapping[str, float], targets: tuple[str, ...], refusal: str | None = None
+    shards: Mapping[str, float],
+    targets: tuple[str, ...],
+    refusal: str | None = None,
+    slots: int | None = None,
 ) -> None:
     """Pass the Snakefile's state to the handler."""
     RunState.read, RunState.shards, RunState.targets = True, shards, targets
-    RunState.refusal = refusal
+    RunState.refusal, RunState.slots = refusal, slots
 
 
 def keep_log(path: Path) -> None:

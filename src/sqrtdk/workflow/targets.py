@@ -149,7 +149,9 @@ class Workflow:
             )
         refusal = self._refusal() if self._changed else None
         others = ("verify", "compare", "figures_paper", "showcase", "benchmark")
-        progress.pass_state(new, ("all", *self.experiments, *others), refusal)
+        targets = ("all", *self.experiments, *others)
+        slots = None if self._here else executors.slots_of(executors.options())
+        progress.pass_state(new, targets, refusal, slots)
 
     def _refusal(self) -> str:
         return f"sqrtdk: {guards.refusal(self._changed[0])}"
