@@ -49,9 +49,10 @@ def end(line: str, code: int) -> NoReturn:
         with contextlib.suppress(OSError):
             # Not print: the interrupted code may hold the lock of its buffer.
             os.write(terminal, f"\n{line}\n".encode())
-        for hook in _hooks:
+        # Each once: a second Ctrl-C does not wait for them.
+        while _hooks:
             with contextlib.suppress(Exception):
-                said = hook()
+                said = _hooks.pop()()
                 os.write(terminal, f"sqrtdk: {said}\n".encode() if said else b"")
         for _ in range(3):
             # Repeated, because a thread of Snakemake may start a job when another one ends.
