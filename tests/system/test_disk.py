@@ -17,6 +17,7 @@ from sqrtdk import cli
 from sqrtdk.storage import atomic
 from sqrtdk.system import disk, errors, interrupts
 from sqrtdk.workflow import progress
+from sqrtdk.workflow.time_left import TimeLeft
 
 
 def failing(number: int) -> Any:
@@ -156,7 +157,7 @@ class FullDisk:
 def test_a_log_of_progress_on_a_full_disk_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress.RunState, "log", FullDisk())
     handler = object.__new__(progress.LogHandler)
-    handler.began = handler.done = handler.total = 0.0
+    handler.began, handler.time_left = 0.0, TimeLeft()
     with pytest.raises(SystemExit, match=r"is full; make room"):
         handler.print_progress(1, 2)
 

@@ -21,6 +21,7 @@ from sqrtdk.schema import Slab
 from sqrtdk.storage import shard_files
 from sqrtdk.system import interrupts
 from sqrtdk.workflow import executors, job_logs, progress, submissions
+from sqrtdk.workflow.time_left import TimeLeft
 
 GRID = {"experiments": "scaling", "d_k": 16, "n_k": 16, "n_q": 4, "d_v": 4, "shard_seeds": 2}
 TABLE = "results/one/scaling/runs.csv"
@@ -197,18 +198,19 @@ def test_the_image_and_conda_have_what_pyproject_lists_for_slurm() -> None:
     assert 'ENTRYPOINT ["python", "-m", "sqrtdk.workflow"]' in image
 
 
-def test_the_time_left_on_a_cluster_counts_its_slots(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 100.0
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
-    handler = object.__new__(progress.LogHandler)
+def test_the_time_left_on_a_cluster_counts_its_slots() -> None:
     # 12 jobs of an estimated minute: 2 have ended after 2 minutes each, 4 have run for one.
-    handler.total, handler.done, handler.spent = 12 * 60_000.0, 2 * 60_000.0, 240.0
-    handler.running = dict.fromkeys(range(4), 60_000.0)
-    handler.submitted = dict.fromkeys(range(4), now - 60)
-    # A minute of 4 jobs and 2 minutes of 6 others, 4 at a time.
-    assert handler.left_of_slots(4) == (4 * 60 + 6 * 120) / 4
+    found = TimeLeft(slots=4)
+    found.expect({f"s{n}": ("cluster", 60.0) for n in range(12)}, {f"s{n}": 1 for n in range(12)})
+    for n in range(6):
+        found.start(n, f"s{n}", f"s{n}", 0.0 if n < 2 else 120.0)
+        if n < 2:
+            found.end(n, 120.0)
+    # A minute of 4 jobs and 2 minutes of 6 others, 4 at a time. The estimate keeps some weight.
+    assert found.left(180.0) == pytest.approx((4 * 60 + 6 * 120) / 4, rel=0.05)
     # However many slots there are, a job takes its time.
-    assert handler.left_of_slots(1000) == 60
+    found.slots = 1000
+    assert found.left(180.0) == pytest.approx(60, rel=0.05)
     assert executors.slots_of(options("--executor", "cluster-generic", "--jobs", "7")) == 7
     assert executors.slots_of(options("-e", "cluster-generic", "--jobs", "unlimited")) is None
 

@@ -8,7 +8,9 @@ import contextlib
 import difflib
 import logging
 import re
+import shutil
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Mapping
@@ -20,11 +22,15 @@ from snakemake_interface_logger_plugins.common import LogEvent
 
 from sqrtdk.schema import Document
 from sqrtdk.system import disk, interrupts, stdio
-from sqrtdk.workflow import arguments, job_logs, patches
+from sqrtdk.workflow import arguments, job_logs, patches, time_left
 from sqrtdk.workflow.job_logs import MOST_LINES
+from sqrtdk.workflow.time_left import TimeLeft
 
-OTHER_MS = 1500
-"""Work of a job that measures no shard, in milliseconds: most of it is imports."""
+STATE = Path(".snakemake/sqrtdk")
+"""Folder of the record of how long jobs took."""
+
+TICKS = (1.0, 30.0)
+"""Seconds between two lines of progress while no job ends, on a terminal and elsewhere."""
 
 TOLD_BY_PROGRESS = (
     LogEvent.JOB_FINISHED,
@@ -57,9 +63,9 @@ class RunState:
 
     read = False
     """True once the Snakefile was read; earlier errors are those of the command line."""
-    shards: Mapping[str, float] = {}
-    """Work of each shard that may be computed, and of each rule that makes several of them, in
-    milliseconds."""
+    shards: Mapping[str, tuple[str, float]] = {}
+    """Experiment and estimated seconds of each shard that may be computed, and of each rule that
+    makes several of them."""
     targets: tuple[str, ...] = ()
     """Names of the public targets."""
     refusal: str | None = None
@@ -79,10 +85,8 @@ class LogHandler(LogHandlerBase):
         # for each line that does not fit on a full disk.
         logging.raiseExceptions = False
         self.failed: dict[int, list[str]] = {}
-        self.running: dict[int, float] = {}
-        self.submitted: dict[int, float] = {}
-        self.spent = 0.0
-        self.total = self.done = 0.0
+        self.time_left = TimeLeft()
+        self.jobs = 0, 0
         self.began = time.monotonic()
         self.unfinished = False
         self.printed_at = 0.0
@@ -109,20 +113,33 @@ class LogHandler(LogHandlerBase):
         everything = self.common_settings.printshellcmds or self.common_settings.verbose
         if kind == LogEvent.RUN_INFO:
             jobs = {rule: count for rule, count in event["stats"].items() if rule != "total"}
-            self.total = sum(self.work(rule) * count for rule, count in jobs.items())
+            self.time_left.weights = time_left.read_record(time_left.record_path(STATE))
+            self.time_left.expect(RunState.shards, jobs)
+            self.jobs = 0, sum(jobs.values())
+            if not self.common_settings.dryrun:
+                threading.Thread(target=self.tick, daemon=True).start()
+        elif kind == LogEvent.RESOURCES_INFO:
+            slots = RunState.slots or event.get("cores") or event.get("nodes")
+            if isinstance(slots, int):
+                self.time_left.slots = max(1, min(slots, 10**6))
         elif kind == LogEvent.JOB_INFO:
-            shard = (event["wildcards"] or {}).get("shard")
-            self.running[event["jobid"]] = self.work(event["rule_name"], shard)
-            self.submitted[event["jobid"]] = time.monotonic()
+            found = event["wildcards"] or {}
+            about = found.get("shard") or found.get("points")
+            about = about or " ".join(found[x] for x in ("experiment", "table") if x in found)
+            rule = event["rule_name"]
+            about = rule if rule in RunState.shards else about
+            self.time_left.start(event["jobid"], rule, about, time.monotonic())
         elif kind == LogEvent.JOB_FINISHED:
-            self.done += self.running.pop(event["job_id"], 0)
-            now = time.monotonic()
-            self.spent += now - self.submitted.pop(event["job_id"], now)
+            self.time_left.end(event["job_id"], time.monotonic())
             # It had failed before, and was repeated.
             self.failed.pop(event["job_id"], None)
 
         if kind == LogEvent.PROGRESS:
-            self.print_progress(event["done"], event["total"])
+            self.jobs = event["done"], event["total"]
+            self.print_progress(*self.jobs)
+            if event["done"] == event["total"]:
+                path = time_left.record_path(STATE)
+                time_left.write_record(path, self.time_left.measured())
         elif kind == LogEvent.JOB_ERROR and not everything:
             self.print(self.failure(event))
         elif kind == LogEvent.ERROR:
@@ -163,54 +180,52 @@ class LogHandler(LogHandlerBase):
         )
         return "\n    ".join([head, *shortened(failed)])
 
-    def work(self, rule: str, shard: str | None = None) -> float:
-        """Return the approximate work of a job in milliseconds; by default of a usual shard."""
-        if rule in RunState.shards:
-            # A job of several shards.
-            return RunState.shards[rule]
-        if rule != "measure_shard":
-            return OTHER_MS
-        usual = sum(RunState.shards.values()) / max(len(RunState.shards), 1)
-        return RunState.shards.get(shard or "", usual)
+    def tick(self) -> None:
+        """Print the line of progress again and again while jobs run, until all have ended."""
+        pause = TICKS[0 if sys.stderr.isatty() else 1]
+        printed, lock = time.monotonic(), self.lock or threading.RLock()
+        while self.jobs[0] < self.jobs[1]:
+            time.sleep(pause / 4)
+            with lock, contextlib.suppress(OSError):
+                now = max(printed, self.began + self.printed_at)
+                if self.jobs[0] < self.jobs[1] and time.monotonic() - now >= pause:
+                    printed = time.monotonic()
+                    self.show(self.line(*self.jobs), end="")
+
+    def line(self, done: int, total: int) -> str:
+        """Return the line of progress."""
+        now = time.monotonic()
+        passed = now - self.began
+        if done == total:
+            share, left = 1.0, "about 0:00 left"
+        else:
+            seconds = self.time_left.left(now)
+            share = min(passed / max(passed + seconds, 1e-9), 0.99)
+            left = f"about {clock(seconds)} left" if done else "estimating"
+        return f"{done} of {total} jobs, {share:.0%} of the work, {clock(passed)} passed, {left}"
+
+    def show(self, line: str, end: str) -> None:
+        """Print a line of progress; on a terminal it replaces the previous one."""
+        if sys.stderr.isatty():
+            # A line that wraps could not be replaced.
+            width = shutil.get_terminal_size().columns - 1
+            self.unfinished = not end
+            print(f"\r\033[K{line[:width]}", end=end, file=sys.stderr, flush=True)
+        else:
+            print(line, file=sys.stderr, flush=True)
 
     def print_progress(self, done: int, total: int) -> None:
-        """Write the line of progress; on a terminal it replaces the previous one."""
-        passed = time.monotonic() - self.began
-        share = 1.0 if done == total else min(self.done / max(self.total, 1), 0.99)
-        left = "estimating"
-        if RunState.slots and self.done:
-            left = f"about {clock(self.left_of_slots(RunState.slots))} left"
-        elif share > 0.02:
-            left = f"about {clock(passed / share - passed)} left"
-        line = f"{done} of {total} jobs, {share:.0%} of the work, {clock(passed)} passed, {left}"
+        """Write the line of progress to the terminal and to the log."""
+        passed, line = time.monotonic() - self.began, self.line(done, total)
         if RunState.log is not None:
             try:
                 print(line, file=RunState.log, flush=True)
             except OSError as error:
                 abort(disk.explain_os_error(str(error)))
-        if sys.stderr.isatty():
-            self.unfinished = done < total
-            end = "" if self.unfinished else "\n"
-            print(f"\r\033[K{line}", end=end, file=sys.stderr, flush=True)
-        elif passed - self.printed_at >= 1 or done == total:
-            # Otherwise thousands of quick jobs would fill a log with thousands of lines.
+        # Otherwise thousands of quick jobs would fill a log with thousands of lines.
+        if sys.stderr.isatty() or passed - self.printed_at >= 1 or done == total:
             self.printed_at = passed
-            print(line, file=sys.stderr, flush=True)
-
-    def left_of_slots(self, slots: int) -> float:
-        """Return the seconds until jobs that run side by side on a cluster are done.
-
-        The jobs that have ended tell how many seconds of a slot, queueing included, an estimated
-        second takes. So the share that is done does not count, but who still has what to do.
-        """
-        pace = self.spent / self.done
-        now = time.monotonic()
-        rest = [
-            max(0.0, pace * work - (now - self.submitted[job]))
-            for job, work in self.running.items()
-        ]
-        waiting = pace * max(0.0, self.total - self.done - sum(self.running.values()))
-        return max((waiting + sum(rest)) / slots, *rest, 0.0)
+            self.show(line, "" if done < total else "\n")
 
     def print(self, text: str) -> None:
         """Print whole lines, below an unfinished line of progress."""
@@ -344,7 +359,7 @@ def clock(seconds: float) -> str:
 
 
 def pass_state(
-    shards: Mapping[str, float],
+    shards: Mapping[str, tuple[str, float]],
     targets: tuple[str, ...],
     refusal: str | None = None,
     slots: int | None = None,

@@ -138,15 +138,19 @@ class Workflow:
 
     def _expect(self) -> None:
         new = {
-            path.stem: 1000 * (shard_jobs.START_SECONDS + shard_jobs.seconds(name, slab))
+            path.stem: (name, shard_jobs.START_SECONDS + shard_jobs.seconds(name, slab))
             for name, plan in self.plans.items()
             for path, slab in plan.shards.items()
             if path in plan.missing or not plan.missing
         }
+        new |= {
+            Path(path).stem: (EXACT, shard_jobs.seconds(EXACT, spec))
+            for specs in self.exact.values()
+            for path, spec in specs.items()
+        }
         for job in self.shards.batches:
-            new[job.rule] = sum(
-                new[Path(path).stem] for path in job.outputs if Path(path).stem in new
-            )
+            found = [new.pop(Path(path).stem) for path in job.outputs if Path(path).stem in new]
+            new[job.rule] = "cluster", sum(seconds for _, seconds in found)
         refusal = self._refusal() if self._changed else None
         others = ("verify", "compare", "figures_paper", "showcase", "benchmark")
         targets = ("all", *self.experiments, *others)
