@@ -29,6 +29,9 @@ from sqrtdk.workflow import arguments
 from sqrtdk.workflow.request import compose
 
 RULE = "rules that are one factor of d_k and n_k"
+
+TAKERS = "precision, training, initialisation and extrapolation"
+"""The experiments of the smoke grid that take such rules only."""
 DECIMAL = "numbers in decimal digits without leading zeros"
 
 
@@ -232,15 +235,13 @@ def test_a_rule_that_serves_some_is_left_out_of_the_others_which_is_said() -> No
     found = pipeline("grid=smoke", "scaling=[off,on,qk_norm]")
     assert list(found.settings["related"]["scaling"]) == ["off", "on", "qk_norm"]
     assert list(found.settings["training"]["scaling"]) == ["off", "on"]
-    assert found.notes == (
-        f"scaling: qk_norm left out of precision and training, which take {RULE}",
-    )
+    assert found.notes == (f"scaling: qk_norm left out of {TAKERS}, which take {RULE}",)
 
 
 def test_an_experiment_that_can_take_no_rule_asked_for_is_not_built_which_is_said() -> None:
     found = pipeline("grid=smoke", "scaling=qk_norm")
     assert not {"precision", "training"} & found.settings.keys()
-    assert found.notes == (f"scaling: precision and training not built: take {RULE}",)
+    assert found.notes == (f"scaling: {TAKERS} not built: take {RULE}",)
     own = pipeline("grid=smoke", "scaling=qk_norm", "training={scaling: on}")
     assert list(own.settings["training"]["scaling"]) == ["on"]
 
