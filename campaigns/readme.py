@@ -45,14 +45,29 @@ def write_files(folder: Path) -> None:
     np.savez(folder / "qk.npz", **{"layer0.q": q, "layer0.k": k})
 
 
+def names_of(words: list[str]) -> list[str]:
+    """Return the names that a command gives its run, those of a file included."""
+    given = [word.removeprefix("name=") for word in words if word.startswith("name=")]
+    return ["from_file"] if "--configfile" in words else given
+
+
+def folder_of(words: list[str]) -> str:
+    """Return the name of a command's run; grids other than the default have their own."""
+    grids = [word.removeprefix("grid=") for word in words if word.startswith("grid=")]
+    return (names_of(words) or grids or ["default"])[0]
+
+
 def on_the_smoke_grid(words: list[str], folder: Path) -> list[str]:
     """Return a README command adapted to the smoke grid, with its results in `folder`."""
     if words[: len(BY_HAND)] == BY_HAND:
         return [sys.executable, "-m", *words[len(BY_HAND) - 1 :]]
     arguments = words[len(PIPELINE) :]
     if "grid=smoke" not in arguments and "compare" not in arguments:
-        place = arguments.index("--config") if "--config" in arguments else len(arguments)
-        arguments = [*arguments[:place], "--config", "grid=smoke", *arguments[place + 1 :]]
+        # The folder is that of the command as it is written.
+        name = [] if names_of(arguments) else [f"name={folder_of(arguments)}"]
+        kept = [word for word in arguments if not word.startswith("grid=")]
+        place = kept.index("--config") if "--config" in kept else len(kept)
+        arguments = [*kept[:place], "--config", "grid=smoke", *name, *kept[place + 1 :]]
     return [sys.executable, str(ROOT / "run.py"), "--directory", str(folder), *arguments]
 
 
@@ -61,8 +76,7 @@ def missing(words: list[str], folder: Path) -> str:
     if words[: len(BY_HAND)] == BY_HAND:
         made = [word.removeprefix("out=") for word in words if word.startswith("out=")]
     else:
-        names = [word.removeprefix("name=") for word in words if word.startswith("name=")]
-        name = "from_file" if "--configfile" in words else (names or ["default"])[0]
+        name = folder_of(words)
         own = "experiments=tensors" in words
         made = [f"results/{name}/{'tensors/heads' if own else 'scaling/summary'}.csv"]
         if "compare" in words:
