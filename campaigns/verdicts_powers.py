@@ -87,7 +87,7 @@ def agrees(error: float, noise: float = 1.0) -> Draw:
         own = rng.gamma(DRAWS / 2, 2.0, (POINTS, len(METRICS)))
         z = noise * (((common + own) / 2 - DRAWS) / math.sqrt(DRAWS) + error)
         table = pd.DataFrame(z, columns=METRICS).rename_axis("seed").reset_index()
-        runs = table.melt("seed", var_name="metric", value_name="z").assign(vectors="planted")
+        runs = table.melt("seed", var_name="expectation", value_name="z").assign(vectors="planted")
         return exact_claims.agreement(WholeTable(pd.DataFrame(list(gate.rows({}, runs)))))
 
     return draw

@@ -66,7 +66,7 @@ def test_a_sample_is_attention_written_again() -> None:
 def test_the_z_of_a_point_is_its_deviation_in_standard_errors() -> None:
     slab: Any = {"vectors": "sphere", "draws": 60, "seeds": [7, 8]}
     rows = cells.measure_cells(measure.cells(slab), measure.COLUMNS)
-    assert [row["metric"] for row in rows] == list(measure.METRICS)
+    assert [row["expectation"] for row in rows] == list(measure.METRICS)
     generator = random_streams.stream(Purpose.RELATED_EXACT, measure.LAWS.index("sphere"), 7)
     point, exact = measure.draw_point(generator, "sphere")
     values = measure.sample(generator, point, 60)["max_weight"]
@@ -79,7 +79,7 @@ def test_the_z_of_a_point_is_its_deviation_in_standard_errors() -> None:
 
 def runs_of(z: np.ndarray) -> pd.DataFrame:
     table = pd.DataFrame(z, columns=measure.METRICS).rename_axis("seed").reset_index()
-    found = table.melt("seed", var_name="metric", value_name="z")
+    found = table.melt("seed", var_name="expectation", value_name="z")
     return found.assign(vectors="planted")
 
 

@@ -31,7 +31,7 @@ COLUMNS = (
 def rows(settings: Settings, runs: pd.DataFrame) -> Iterator[tables.Row]:
     """Yield a row for each law and metric, and one for all metrics of a law."""
     for vectors, frame in runs.groupby("vectors", sort=True):
-        z = frame.pivot_table(index="seed", columns="metric", values="z")[list(METRICS)]
+        z = frame.pivot_table(index="seed", columns="expectation", values="z")[list(METRICS)]
         # The metrics of a point are correlated, so a point counts once, with its mean square.
         together = np.sqrt((z.to_numpy() ** 2).mean(axis=1))
         largest = float(np.abs(z.to_numpy()).max())

@@ -75,7 +75,7 @@ METRICS = (
 
 COLUMNS: tuple[Column, ...] = (
     schema.axis_column(VECTORS),
-    Column("metric", "A mean of theory.Expectations.", read=str, axis=True),
+    Column("expectation", "A mean of theory.Expectations.", read=str, axis=True),
     schema.axis_column(schema.SEED),
     Column("size_d_k", "Dimension of the point.", "dimensions", read=int),
     Column("size_n_k", "Number of keys of the point.", "keys", read=int),
@@ -137,7 +137,7 @@ def measure(vectors: str, seed: int, draws: int) -> list[Row]:
         target = float(getattr(exact, metric))
         found.append(
             {
-                "metric": metric,
+                "expectation": metric,
                 "size_d_k": point.d_k,
                 "size_n_k": point.n_k,
                 "scale": point.scale,
