@@ -16,6 +16,8 @@ rule write_config:
         f"{flow.folder}/logs/configure.log",
     benchmark:
         f"{flow.folder}/logs/configure.tsv"
+    # All tables wait for it.
+    priority: order.TABLES
     conda:
         "../envs/jobs.yml"
     shell:

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from conftest import snakemake
 
-from sqrtdk.compare import changes, page, sides
+from sqrtdk.compare import changes, curves, page, sides
 from sqrtdk.config import errors
+from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.storage import guards, tables
 from sqrtdk.workflow import comparison
 
@@ -124,6 +125,16 @@ def test_the_reference_is_a_side(run: sides.Side) -> None:
     assert {row["outcome"] for row in found.rows} == {"same"}
     assert len(found.rows) == 32 // 2 * 40
     assert "reference has no verdicts" in found.page
+
+
+@pytest.mark.parametrize("name", [x for x, one in EXPERIMENTS.items() if one.summarised])
+def test_every_experiment_is_drawn_against_a_number(name: str) -> None:
+    columns = EXPERIMENTS[name].columns
+    axes = {c.name: 1 if c.read in (int, float) else "one" for c in columns if c.axis}
+    metrics = [c.name for c in columns if not c.axis]
+    shown = curves.view(EXPERIMENTS[name], [axes | {"metric": x, "outcome": ""} for x in metrics])
+    assert shown is not None
+    assert shown.x.read in (int, float)
 
 
 def test_runs_without_a_common_experiment_are_refused_in_one_line(run: sides.Side) -> None:

@@ -92,6 +92,12 @@ def test_a_second_run_has_nothing_to_do(smoke_runs: dict[str, Any]) -> None:
     assert "Nothing to be done" in done.stderr
 
 
+def test_the_first_figure_is_drawn_before_the_last_shard_is_measured(smoke: Path) -> None:
+    figures = [path.stat().st_mtime_ns for path in smoke.glob("results/smoke/figures/*.svg")]
+    shards = [path.stat().st_mtime_ns for path in smoke.glob("results/shards/*/*.csv")]
+    assert min(figures) < max(shards)
+
+
 def test_a_run_shows_how_far_it_is_and_how_long_it_will_take(smoke: Path) -> None:
     lines = (smoke / "results/smoke/logs/progress.log").read_text(encoding="utf-8").splitlines()
     jobs = lines[-1].split()[2]

@@ -55,7 +55,8 @@ def view(experiment: Experiment, rows: Sequence[tables.Row]) -> View | None:
     if not sizes or not rows:
         return None
     longest = max(sizes, key=lambda c: len({row[c.name] for row in rows}))
-    x = axes[experiment.pivot.down] if own and experiment.pivot.down in axes else longest
+    down = axes.get(experiment.pivot.down)
+    x = down if own and down in sizes else longest
     side = axes.get(experiment.pivot.side)
     rest = [name for name in axes if name != x.name and (side is None or name != side.name)]
     shown = {c.name for c in metrics}
