@@ -134,13 +134,17 @@ def test_the_line_ticks_while_a_job_runs_and_stops_at_the_end(
     assert all(line.startswith("1 of 3 jobs, ") for line in lines)
 
 
-def test_the_handler_follows_jobs_and_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_handler_follows_jobs_and_slots(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import logging
 
     from snakemake.settings.types import OutputSettings
 
     monkeypatch.setattr(progress.RunState, "shards", {"a": ("scaling", 8.0), "b": ("scaling", 2.0)})
     monkeypatch.setattr(progress.LogHandler, "tick", lambda self: None)
+    # A machine that has measured before knows its speed.
+    monkeypatch.chdir(tmp_path)
     found = handler(common_settings=OutputSettings(), failed={})
 
     def follow(event: LogEvent, **fields: Any) -> None:

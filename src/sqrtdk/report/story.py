@@ -30,6 +30,8 @@ class Answered(NamedTuple):
     measured: str
     lacking: str
     link: str
+    elsewhere: bool = False
+    """Whether another grid measures it."""
 
 
 class Story(NamedTuple):
@@ -84,7 +86,7 @@ def _told(entries: Iterable[tuple[RunTables, Lead | Screen]]) -> Iterable[tuple[
 
 def _left_out(one: Asked) -> Answered:
     where = "this run leaves it to snakemake --config grid=research"
-    return Answered(one.name, one.question, one.known, "", where, one.link)
+    return Answered(one.name, one.question, one.known, "", where, one.link, elsewhere=True)
 
 
 def _answered(run: RunTables, one: Asked) -> Answered:
