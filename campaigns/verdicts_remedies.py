@@ -6,8 +6,9 @@ log-normal, with the standard deviations that the research grid has at most.
 """
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -57,8 +58,8 @@ def replaces(ratio: float) -> Draw:
             there = np.where(np.isfinite(near), 1.0, 0.3)
             runs = rates.Runs(list(range(seeds)), GRID, near, there, np.zeros_like(near))
             found[name] = runs, np.ones_like(near)
-        settings: Mapping[str, object] = {"steps": BUDGET, "learning_rate": GRID}
-        table = pd.DataFrame(list(ladder.rows_of(found, settings))).assign(d_k=1024)  # type: ignore[arg-type]
+        settings: Any = {"steps": BUDGET, "learning_rate": GRID}
+        table = pd.DataFrame(list(ladder.rows_of(found, settings))).assign(d_k=1024)
         return remedies_claims.replaces("It", WholeTable(table[table["remedy"] == "warmup"]))
 
     return draw

@@ -142,7 +142,7 @@ def test_the_best_output_is_that_of_random_strangers() -> None:
 
 # Cells and table
 
-SLAB: dict[str, Any] = {
+SLAB: Any = {
     "d_k": 11, "n_k": 7, "batch_size": 6, "d_model": 13, "d_v": 3, "noise_sd": 0.5, "steps": 6,
     "attention": list(ATTENTIONS), "first_key": ["none", "learned"], "learning_rate": [0.01, 0.1],
     "seeds": [0, 2],
@@ -163,14 +163,14 @@ def test_no_digit_depends_on_how_the_grid_is_cut() -> None:
 
 
 def test_half_of_the_queries_have_no_match() -> None:
-    drawn = measure.draw(SLAB, 0, 500, "")  # type: ignore[arg-type]
+    drawn = measure.draw(SLAB, 0, 500, "")
     # 3000 queries: a standard error of 0.9 %.
     assert np.mean(drawn.matched) == pytest.approx(0.5, abs=0.04)
     lengths = np.mean(np.sum(drawn.batch.queries[..., :-1] ** 2, axis=-1) / 13, where=drawn.matched)
     others = np.mean(np.sum(drawn.batch.queries[..., :-1] ** 2, axis=-1) / 13, where=~drawn.matched)
     # Both are items or strangers of mean square 1 plus noise of variance 1/4.
     assert [lengths, others] == pytest.approx([1.25, 1.25], rel=0.05)
-    held_out = measure.draw_held_out(SLAB, 0)  # type: ignore[arg-type]
+    held_out = measure.draw_held_out(SLAB, 0)
     assert np.mean(held_out.matched) == 0.5
 
 

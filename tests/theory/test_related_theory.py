@@ -134,7 +134,10 @@ def test_halved_steps_change_no_mean(
     ):
         monkeypatch.setattr(module, name, getattr(module, name) * factor)
     norms = theory_expectations.query_norms.__wrapped__
-    finer = lambda d_k, scale, steepness=0.0: norms(d_k, scale, 2 * steepness + 1)  # noqa: E731
+
+    def finer(d_k: float, scale: float, steepness: float = 0.0) -> Any:
+        return norms(d_k, scale, 2 * steepness + 1)
+
     monkeypatch.setattr(related, "query_norms", finer)
     for cell, known in zip(cells, coarse, strict=True):
         fine = with_match.__wrapped__(*cell, law.correlation, law.alignment)

@@ -109,10 +109,11 @@ def handler(**fields: Any) -> progress.LogHandler:
 
 
 def test_the_line_never_wraps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stderr", Terminal())
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((40, 24)))
     handler().print_progress(1, 3)
-    said = sys.stderr.getvalue()  # type: ignore[attr-defined]
+    said = screen.getvalue()
     assert said.startswith("\r\033[K1 of 3 jobs, ")
     assert len(said.removeprefix("\r\033[K")) == 39
 

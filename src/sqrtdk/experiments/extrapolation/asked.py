@@ -1,5 +1,7 @@
 """Answer a question that people ask: whether the scale should grow with the length."""
 
+import pandas as pd
+
 from sqrtdk.experiments.story import Asked, RunTables
 from sqrtdk.stats.intervals import Estimate, MissingError
 from sqrtdk.stats.series import scaled_rule
@@ -23,9 +25,8 @@ def longer(run: RunTables) -> str:
     )
 
 
-def _weight(table: object, name: str) -> Estimate:
-    row = table.loc[name]  # type: ignore[attr-defined]
-    return Estimate(row["match_weight"], row["match_weight_low"], row["match_weight_high"])
+def _weight(table: pd.DataFrame, name: str) -> Estimate:
+    return Estimate(*table.loc[name, ["match_weight", "match_weight_low", "match_weight_high"]])
 
 
 ASKED = (
