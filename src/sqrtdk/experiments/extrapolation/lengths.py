@@ -48,15 +48,7 @@ def _three(name: str, first: str, ends: str = "of its 95 % interval") -> tuple[C
 COLUMNS = (
     *(schema.axis_column(key) for key in (*SIZES, schema.SCALING, MULTIPLIER, N_ASKED)),
     Column("n_seeds", "Number of seeds.", "seeds", read=int),
-    Column("rate_first", "Learning rate of the first, third, ... seeds, chosen by the others."),
-    Column("rate_second", "Learning rate of the other seeds."),
-    Column(
-        "edge",
-        "lowest or highest where one of the two rates is at that end of the grid; only where the "
-        "grid has no other. Empty elsewhere.",
-        read=str,
-        optional=True,
-    ),
+    *rates.CHOSEN_RATES,
     *(
         column
         for name, meaning in METRICS.items()

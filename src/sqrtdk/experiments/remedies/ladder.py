@@ -46,26 +46,7 @@ SIZES = (schema.D_K, schema.N_K, training.BATCH_SIZE)
 COLUMNS = (
     *(schema.axis_column(key) for key in (*SIZES, REMEDY)),
     Column("n_seeds", "Number of seeds.", "seeds", read=int),
-    Column(
-        "reached",
-        "Number of seeds that reached 90 %, each at the learning rate that the other half of the "
-        "seeds chose.",
-        "seeds",
-        read=int,
-    ),
-    Column("steps", "Steps trained, so that inf below means more than these.", "steps", read=int),
-    Column(
-        "crossfit_steps",
-        "Median over these seeds of the steps to 90 %; inf where more than `steps`.",
-        "steps",
-    ),
-    Column(
-        "crossfit_low",
-        "Lower end of its 95 % interval, by order statistics. Empty below six seeds.",
-        "steps",
-        optional=True,
-    ),
-    Column("crossfit_high", "Upper end, or inf. Empty below six seeds.", "steps", optional=True),
+    *rates.CROSSFIT_STEPS,
     Column(
         "prototype_steps",
         "Median steps of an earlier prototype of 4 seeds, at the best of 5 rates, in code of its "
@@ -73,15 +54,7 @@ COLUMNS = (
         "steps",
         optional=True,
     ),
-    Column("rate_first", "Learning rate of the first, third, ... seeds, chosen by the others."),
-    Column("rate_second", "Learning rate of the other seeds."),
-    Column(
-        "edge",
-        "lowest or highest where one of the two rates is at that end of the grid; only where the "
-        "grid has no other. Empty elsewhere.",
-        read=str,
-        optional=True,
-    ),
+    *rates.CHOSEN_RATES,
     Column("ratio_least", f"{_RATIO}the least that it can be.", optional=True),
     Column("ratio_most", f"{_RATIO}the most that it can be, or inf.", optional=True),
     Column("ratio_low", f"{_RATIO}lower end of its 95 % interval.", optional=True),

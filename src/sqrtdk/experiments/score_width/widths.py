@@ -30,39 +30,9 @@ _NONE = f"Empty where the run has no {MEASURE}."
 COLUMNS = (
     *(schema.axis_column(key) for key in (LENGTH, HIDDEN, READER, D_K)),
     Column("n_seeds", "Number of seeds.", "seeds", read=int),
-    Column(
-        "reached",
-        "Number of seeds that reached 90 %, each at the learning rate that the other half of the "
-        "seeds chose.",
-        "seeds",
-        read=int,
-    ),
-    Column("steps", "Steps trained, so that inf below means more than these.", "steps", read=int),
-    Column(
-        "crossfit_steps",
-        "Median over these seeds of the steps to 90 %; inf where more than `steps`.",
-        "steps",
-    ),
-    Column(
-        "crossfit_low",
-        "Lower end of its 95 % interval, by order statistics. Empty below six seeds.",
-        "steps",
-        optional=True,
-    ),
-    Column("crossfit_high", "Upper end, or inf. Empty below six seeds.", "steps", optional=True),
+    *rates.CROSSFIT_STEPS,
     Column("accuracy", "Accuracy after the last step, mean over these seeds.", "share"),
-    Column(
-        "rate_first",
-        "Learning rate of the first, third, ... seeds, chosen by the others.",
-    ),
-    Column("rate_second", "Learning rate of the other seeds."),
-    Column(
-        "edge",
-        "lowest or highest where one of the two rates is at that end of the grid; only where the "
-        "grid has no other. Empty elsewhere.",
-        read=str,
-        optional=True,
-    ),
+    *rates.CHOSEN_RATES,
     Column("own_least", f"{_OWN}the least that it can be.", optional=True),
     Column("own_most", f"{_OWN}the most that it can be, or inf.", optional=True),
     Column("own_low", f"{_OWN}lower end of its 95 % interval.", optional=True),

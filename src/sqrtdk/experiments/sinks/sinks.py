@@ -58,15 +58,7 @@ def _triple(name: str, meaning: str) -> tuple[Column, ...]:
 COLUMNS = (
     *(schema.axis_column(key) for key in (*SIZES, ATTENTION, FIRST_KEY)),
     Column("n_seeds", "Number of seeds.", "seeds", read=int),
-    Column("rate_first", "Learning rate of the first, third, ... seeds, chosen by the others."),
-    Column("rate_second", "Learning rate of the other seeds."),
-    Column(
-        "edge",
-        "lowest or highest where one of the two rates is at that end of the grid; only where the "
-        "grid has no other. Empty elsewhere.",
-        read=str,
-        optional=True,
-    ),
+    *rates.CHOSEN_RATES,
     *(column for name, meaning in METRICS.items() for column in _triple(name, meaning)),
     *(
         Column(f"{name}{end}", f"{meaning}{words}", optional=True)

@@ -28,6 +28,43 @@ from sqrtdk.storage import tables
 TASK = (schema.D_K, schema.N_K, training.BATCH_SIZE, training.OPTIMIZER, training.LOSS)
 """The axes that the scale rules of one comparison share."""
 
+CHOSEN_RATES = (
+    Column("rate_first", "Learning rate of the first, third, ... seeds, chosen by the others."),
+    Column("rate_second", "Learning rate of the other seeds."),
+    Column(
+        "edge",
+        "lowest or highest where one of the two rates is at that end of the grid; only where the "
+        "grid has no other. Empty elsewhere.",
+        read=str,
+        optional=True,
+    ),
+)
+"""The rates at which an arm is reported, each half of the seeds at the rate of the other half."""
+
+CROSSFIT_STEPS = (
+    Column(
+        "reached",
+        "Number of seeds that reached 90 %, each at the learning rate that the other half of the "
+        "seeds chose.",
+        "seeds",
+        read=int,
+    ),
+    Column("steps", "Steps trained, so that inf below means more than these.", "steps", read=int),
+    Column(
+        "crossfit_steps",
+        "Median over these seeds of the steps to 90 %; inf where more than `steps`.",
+        "steps",
+    ),
+    Column(
+        "crossfit_low",
+        "Lower end of its 95 % interval, by order statistics. Empty below six seeds.",
+        "steps",
+        optional=True,
+    ),
+    Column("crossfit_high", "Upper end, or inf. Empty below six seeds.", "steps", optional=True),
+)
+"""Steps to 90 % at these rates, for tables with a row for each arm."""
+
 COLUMNS = (
     *(schema.axis_column(key) for key in (*TASK, schema.SCALING, training.LEARNING_RATE)),
     Column("n_seeds", "Number of seeds.", "seeds", read=int),
