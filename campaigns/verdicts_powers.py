@@ -7,14 +7,12 @@ normal numbers, as skewed as the gradients are.
 """
 
 import math
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from campaigns.verdicts_trained import REPEATS, Case, Draw, lines
+from campaigns.verdicts_trained import REPEATS, Case, Draw, lines, write
 from sqrtdk.claims.findings import Finding
 from sqrtdk.experiments.exponent import claims as exponent_claims
 from sqrtdk.experiments.length import claims as length_claims
@@ -22,6 +20,7 @@ from sqrtdk.experiments.related_exact import claims as exact_claims
 from sqrtdk.experiments.related_exact import gate
 from sqrtdk.experiments.related_exact.measure import METRICS
 from sqrtdk.stats.intervals import interval
+from sqrtdk.stats.roots import root_row
 from sqrtdk.stats.series import WholeTable
 
 LENGTHS = [16, 64, 256, 1024, 4096]
@@ -40,18 +39,8 @@ def best(
 
     def draw(rng: np.random.Generator, seeds: int) -> Finding:
         found = truth + sd * rng.standard_normal(seeds)
-        known = found[(found >= 0) & (found <= most)]
-        low, high = interval(known)
-        row = {
-            "criterion": criterion,
-            "rows": "independent",
-            "n_seeds": len(known),
-            "n_without": seeds - len(known),
-            "mean": float(known.mean()) if len(known) else math.nan,
-            "ci_low": low,
-            "ci_high": high,
-            "exact": math.nan,
-        }
+        found[(found < 0) | (found > most)] = np.nan
+        row = {"criterion": criterion, "rows": "independent", **root_row(found, math.nan)}
         return judge(WholeTable(pd.DataFrame([row]), settings={"n_k": LENGTHS}))
 
     return draw
@@ -173,4 +162,4 @@ def page() -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text("\n".join(page()) + "\n", encoding="utf-8")
+    write(page())

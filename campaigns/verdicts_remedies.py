@@ -5,22 +5,21 @@ are log-normal over seeds, as in `verdicts_trained`; other numbers are normal, a
 log-normal, with the standard deviations that the research grid has at most.
 """
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from campaigns.verdicts_trained import BUDGET, REPEATS, Case, Draw, lines, steps
+from campaigns.verdicts_trained import BUDGET, REPEATS, Case, Draw, lines, steps, write
 from sqrtdk.claims.findings import Finding
 from sqrtdk.experiments.extrapolation import claims as length_claims
 from sqrtdk.experiments.remedies import claims as remedies_claims
 from sqrtdk.experiments.remedies import ladder
 from sqrtdk.experiments.sinks import claims as sinks_claims
 from sqrtdk.experiments.training import rates
-from sqrtdk.stats.intervals import interval, typical_ratio
+from sqrtdk.stats.intervals import typical_ratio
+from sqrtdk.stats.seed_columns import estimate_row, mean_row
 from sqrtdk.stats.series import WholeTable
 
 GRID = [0.01, 0.03, 0.1]
@@ -30,9 +29,7 @@ def _mean(
     rng: np.random.Generator, seeds: int, name: str, mean: float, sd: float, ends: str = ""
 ) -> dict[str, float]:
     """Return a mean over seeds and the ends of its interval, as columns of a table."""
-    values = mean + sd * rng.standard_normal(seeds)
-    low, high = interval(values)
-    return {name: float(np.mean(values)), f"{ends or name}_low": low, f"{ends or name}_high": high}
+    return mean_row(name, mean + sd * rng.standard_normal(seeds), ends=ends)
 
 
 def _ratio(
@@ -40,7 +37,7 @@ def _ratio(
 ) -> dict[str, float]:
     """Return a typical ratio over seeds and the ends of its interval."""
     found = typical_ratio(typical * np.exp(sd * rng.standard_normal(seeds)))
-    return {name: found.mean, f"{name}_low": found.low, f"{name}_high": found.high}
+    return estimate_row(name, found)
 
 
 def _judged(rows: list[dict[str, object]]) -> WholeTable:
@@ -229,4 +226,4 @@ def page() -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text("\n".join(page()) + "\n", encoding="utf-8")
+    write(page())

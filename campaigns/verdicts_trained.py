@@ -8,7 +8,7 @@ command writes the same bytes. Steps to 90 % are log-normal over seeds with a st
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -245,14 +245,19 @@ def shares(
     return {name: counts[name] / repeats for name in ("true", "false", "undecided")}
 
 
-def lines(cases: Sequence[Case]) -> Iterator[str]:
-    """Yield the lines of the table."""
-    yield "| claim | truth | right | " + " | ".join(f"{n} seeds" for n in SEEDS) + " |"
-    yield "|---" * (3 + len(SEEDS)) + "|"
+def lines(cases: Sequence[Case], counts: Sequence[int] = SEEDS) -> Iterator[str]:
+    """Yield the lines of the table, with a column for each number of seeds."""
+    yield "| claim | truth | right | " + " | ".join(f"{n} seeds" for n in counts) + " |"
+    yield "|---" * (3 + len(counts)) + "|"
     for case in cases:
-        found = (shares(case, seeds, cases=cases) for seeds in SEEDS)
+        found = (shares(case, seeds, cases=cases) for seeds in counts)
         numbers = (f"{100 * one['true']:.0f} / {100 * one['false']:.0f}" for one in found)
         yield f"| {case.claim} | {case.truth} | {case.right} | " + " | ".join(numbers) + " |"
+
+
+def write(page: Iterable[str]) -> None:
+    """Write the lines of a page to the file that the command names."""
+    Path(sys.argv[1]).write_text("\n".join(page) + "\n", encoding="utf-8")
 
 
 def page() -> Iterator[str]:
@@ -285,4 +290,4 @@ def page() -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text("\n".join(page()) + "\n", encoding="utf-8")
+    write(page())

@@ -5,21 +5,19 @@ run, and counted. `python -m campaigns.verdicts_transformer docs/verdicts-transf
 table; the same command writes the same bytes.
 """
 
-import sys
-from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from campaigns.verdicts_trained import REPEATS, Case, Draw, verdict
+from campaigns.verdicts_trained import REPEATS, Case, Draw, lines, write
 from sqrtdk.claims.findings import Finding
 from sqrtdk.experiments.initialisation import claims as start_claims
 from sqrtdk.experiments.training.claims import WIDER
 from sqrtdk.experiments.transformer import claims
-from sqrtdk.stats.intervals import interval, statistics
+from sqrtdk.stats.intervals import statistics
+from sqrtdk.stats.seed_columns import mean_row
 from sqrtdk.stats.series import WholeTable
 
 SEEDS = (3, 4, 6, 12, 20, 40)
@@ -28,11 +26,6 @@ SETTINGS: Any = {
     "scaling": {"off": {"rule": "constant", "value": 1}, "on": {"rule": "power", "exponent": 0.5}},
     "steps": 300,
 }
-
-
-def _ends(name: str, values: np.ndarray) -> dict[str, float]:
-    low, high = interval(values)
-    return {name: float(np.mean(values)), f"{name}_low": low, f"{name}_high": high}
 
 
 def window(gap: float, scatter: float = 0.3) -> Draw:
@@ -48,7 +41,8 @@ def window(gap: float, scatter: float = 0.3) -> Draw:
             rows.append({
                 "network": "transformer", "d_head": 64, "scaling": scaling, "best": 1,
                 "learning_rate": 0.01, "n_seeds": seeds, "diverged": 0, "window_edge": 0.0,
-                **_ends("window", own), **_ends("gap", 2 - own), **_ends("sensitivity", own),
+                **mean_row("window", own), **mean_row("gap", 2 - own),
+                **mean_row("sensitivity", own),
             })  # fmt: skip
         return claims.window(WholeTable(pd.DataFrame(rows), settings=SETTINGS))
 
@@ -116,14 +110,6 @@ CASES: tuple[Case, ...] = (
 )  # fmt: skip
 
 
-def shares(case: Case, seeds: int, repeats: int = REPEATS) -> dict[str, float]:
-    """Return how often each verdict is given."""
-    place = CASES.index(case)
-    rng = np.random.Generator(np.random.Philox(np.random.SeedSequence((place, seeds))))
-    counts = Counter(verdict(case.draw, rng, seeds) for _ in range(repeats))
-    return {name: counts[name] / repeats for name in ("true", "false", "undecided")}
-
-
 def page() -> Iterator[str]:
     """Yield the lines of docs/verdicts-transformer.md."""
     yield "# Error rates of the verdicts about initialisation and the transformer"
@@ -138,12 +124,7 @@ def page() -> Iterator[str]:
         "[statistics.md](statistics.md)."
     )
     yield ""
-    yield "| claim | truth | right | " + " | ".join(f"{n} seeds" for n in SEEDS) + " |"
-    yield "|---" * (3 + len(SEEDS)) + "|"
-    for case in CASES:
-        found = (shares(case, seeds) for seeds in SEEDS)
-        cells = (f"{100 * one['true']:.0f} / {100 * one['false']:.0f}" for one in found)
-        yield f"| {case.claim} | {case.truth} | {case.right} | " + " | ".join(cells) + " |"
+    yield from lines(CASES, SEEDS)
     yield ""
     yield (
         "Windows are whole half decades. At the margin, and with few seeds, all seeds may "
@@ -168,4 +149,4 @@ def page() -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text("\n".join(page()) + "\n", encoding="utf-8")
+    write(page())

@@ -1,7 +1,6 @@
 """The training experiment: its cells, best rates, equivalent runs, claims and figures."""
 
 import csv
-import dataclasses
 import itertools
 import math
 import re
@@ -20,7 +19,6 @@ from campaigns import verdicts_trained
 from sqrtdk.config import errors, limits
 from sqrtdk.config import run as config_run
 from sqrtdk.experiments import cells
-from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.experiments.training import claims as training_claims
 from sqrtdk.experiments.training import equivalence, pivot, rates
 from sqrtdk.experiments.training import figures as training_figures
@@ -228,8 +226,7 @@ def test_a_run_is_refused_by_the_memory_of_its_lists(monkeypatch: pytest.MonkeyP
         seen.append(slab)
         return 0
 
-    changed = dataclasses.replace(EXPERIMENTS["training"], memory=memory)
-    monkeypatch.setitem(EXPERIMENTS, "training", changed)
+    monkeypatch.setattr(training, "memory", memory)
     limits.check_memory(config_run.Run("mine", 50, {"training": learned.settings()}))
     assert seen[0]["learning_rate"] == [0.01, 0.1]
     assert list(seen[0]["scaling"]) == ["off", "on"]
@@ -318,7 +315,7 @@ def test_a_rate_that_was_chosen_on_other_seeds_does_not_look_faster_than_it_is()
         ones = np.ones_like(drawn)
         found = rates.Runs(list(range(6)), list(map(float, range(7))), drawn, ones, 0 * ones)
         same.append(intervals.median(drawn[:, rates.choose(found)]))
-        fair.append(intervals.median(drawn[np.arange(6), rates.crossfit(found)]))
+        fair.append(intervals.median(drawn[np.arange(6), rates.choose_by_halves(found).places]))
         any_rate.append(intervals.median(drawn[:, 0]))
     assert np.mean(same) < 0.9 * np.mean(any_rate)
     assert abs(np.mean(fair) - np.mean(any_rate)) < 3 * 0.25 * math.sqrt(2)

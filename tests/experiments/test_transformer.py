@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from campaigns import verdicts_transformer
+from campaigns import verdicts_trained, verdicts_transformer
 from sqrtdk.core import scale_rules
 from sqrtdk.experiments import cells
 from sqrtdk.experiments.transformer import (
@@ -403,7 +403,7 @@ def test_the_exact_entropy_beside_the_start_is_that_of_unrelated_keys() -> None:
     ids=lambda case: f"{case.claim}, {case.truth}",
 )  # fmt: skip
 def test_simulated_verdicts_are_seldom_wrong(case: Any) -> None:
-    found = verdicts_transformer.shares(case, 12, repeats=20)
+    found = verdicts_trained.shares(case, 12, repeats=20, cases=verdicts_transformer.CASES)
     if case.right == "either":
         # Each verdict is right at the margin, and 2.5 % are expected: 5 of 20 are one in 10,000.
         assert max(found["true"], found["false"]) < 0.25

@@ -8,10 +8,7 @@ EXPERIMENT = Experiment(
     name="temperature",
     title="Entropy of the attention weights against a temperature on the scores.",
     row="One row per cell.",
-    measured_by=measure.__name__,
-    config_keys=measure.CONFIG_KEYS,
-    columns=measure.COLUMNS,
-    cells=measure.cells,
+    measure=measure,
     figures=(Figure("entropy"),),
     pivot=Pivot(side="temperature"),
 )

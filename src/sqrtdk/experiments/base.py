@@ -9,7 +9,7 @@ import importlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from sqrtdk.experiments.cells import Cell
 from sqrtdk.schema import Column, Key, Settings
@@ -76,37 +76,51 @@ class Reference:
     settings: Settings
 
 
+class Measure(Protocol):
+    """The module `measure` of an experiment, whose code the numbers come from.
+
+    `CONFIG_KEYS` are its keys, `COLUMNS` those of runs.csv, and `cells` yields the cells of a slab.
+    It may also have:
+
+    - `BATCHED_AXES`: axes over which the cells of one slab share their draw, besides seeds and
+      scale rules;
+    - `memory(slab)`: the bytes that a job holds at its peak beyond what it imports; without it
+      nothing is checked;
+    - `seconds(slab)`: about how long one seed of a slab takes on one core; without it all seeds
+      count alike in the progress line;
+    - `refuse(settings)`: raises UserError for settings that cannot be measured, before any job
+      starts.
+    """
+
+    __name__: str
+    CONFIG_KEYS: tuple[Key, ...]
+    COLUMNS: tuple[Column, ...]
+
+    @property
+    def cells(self) -> Callable[[Any], Iterable[Cell]]:
+        """Return the cells of a slab. Any, because the slab of each experiment has its own keys."""
+
+
 @dataclass(frozen=True)
 class Experiment:
     """Everything that the engines know of an experiment.
 
-    `columns` are those of its runs.csv, and `row` describes a row of it. `measured_by` is the
-    module whose code the numbers come from. The cells of one slab share their draw over seeds,
-    scale rules and `batched_axes`. `scalar_scale_only` is for one that takes only scale rules that
+    `row` describes a row of its runs.csv, and `measure` is the module of its folder that makes it.
+    `scalar_scale_only` is for one that takes only scale rules that
     are one factor of d_k and n_k, `has_exact` for columns that theory has expectations of. One that
     is not `summarised` has no sample of seeds. An `example` keeps its numbers: keys for all
     experiments leave it alone. `paired` is for ratios of scale rules that share their draws. A run
     without the key `needs_key` leaves the experiment out. A `research` experiment is in the grid
-    of that name and not in the default grid. `refuse` raises UserError for settings that cannot be
-    measured, before any job starts.
+    of that name and not in the default grid.
     `companion_of` names the experiment whose target builds this one too. `references` is a template
     of literature for the report, `NAME/FILE`; several experiments may share one. `limits` are
     sentences about what its numbers do not say; several experiments may share one.
-
-    `memory` returns the bytes that a job holds at its peak beyond what it imports; without it
-    nothing is checked. `seconds` returns about how long one seed of a slab takes on one core;
-    without it all seeds count alike in the progress line.
     """
 
     name: str
     title: str
     row: str
-    measured_by: str
-    config_keys: tuple[Key, ...]
-    columns: tuple[Column, ...]
-    # Any, because the slab of each experiment has keys of its own.
-    cells: Callable[[Any], Iterable[Cell]]
-    batched_axes: tuple[str, ...] = ()
+    measure: Measure
     scalar_scale_only: bool = False
     has_exact: bool = False
     summarised: bool = True
@@ -121,9 +135,47 @@ class Experiment:
     references: str = ""
     limits: tuple[str, ...] = ()
     reference: Reference | None = None
-    memory: Callable[[Any], int] | None = None
-    seconds: Callable[[Any], float] | None = None
-    refuse: Callable[[Any], None] | None = None
+
+    @property
+    def measured_by(self) -> str:
+        """Return the name of the module whose code the numbers come from."""
+        return self.measure.__name__
+
+    @property
+    def config_keys(self) -> tuple[Key, ...]:
+        """Return the configuration keys."""
+        return self.measure.CONFIG_KEYS
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Return the columns of runs.csv."""
+        return self.measure.COLUMNS
+
+    @property
+    def cells(self) -> Callable[[Any], Iterable[Cell]]:
+        """Return the function that yields the cells of a slab."""
+        return self.measure.cells
+
+    @property
+    def batched_axes(self) -> tuple[str, ...]:
+        """Return the axes over which the cells of one slab share their draw."""
+        found: tuple[str, ...] = getattr(self.measure, "BATCHED_AXES", ())
+        return found
+
+    @property
+    def memory(self) -> Callable[[Any], int] | None:
+        """Return the estimate of a job's memory, if the module has one."""
+        return getattr(self.measure, "memory", None)
+
+    @property
+    def seconds(self) -> Callable[[Any], float] | None:
+        """Return the estimate of the time of a seed, if the module has one."""
+        return getattr(self.measure, "seconds", None)
+
+    @property
+    def refuse(self) -> Callable[[Any], None] | None:
+        """Return the check of settings, if the module has one."""
+        return getattr(self.measure, "refuse", None)
 
     @property
     def reference_file(self) -> Path:

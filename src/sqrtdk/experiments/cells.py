@@ -1,10 +1,11 @@
 """The job shared by all experiments: measure the cells of one slab."""
 
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple, TypeVar, cast
 
-from sqrtdk.schema import Column
+from sqrtdk.schema import Column, Key, Slab
 from sqrtdk.storage import tables
 from sqrtdk.storage.tables import Row
 
@@ -80,3 +81,25 @@ def lazy_batch(compute: Callable[..., Any], *lists: Sequence[Any]) -> Callable[.
         return found
 
     return at
+
+
+Variant = TypeVar("Variant", bound=NamedTuple)
+SlabT = TypeVar("SlabT", bound=Slab)
+
+
+def seed_cells(
+    slab: SlabT,
+    sizes: Sequence[Key],
+    variants: Sequence[Variant],
+    measure: Callable[[SlabT, int, Sequence[Variant]], Sequence[Row | list[Row]]],
+) -> Iterator[Cell]:
+    """Yield the cells of a slab whose runs of a seed are measured together, on first use.
+
+    `sizes` are the axes that have one value in the slab. The other ones are the fields of a
+    variant. `measure` returns the rows of some variants of a seed.
+    """
+    common: Row = {key.name: cast(Row, slab)[key.name] for key in sizes}
+    for seed in range(*slab["seeds"]):
+        found = lazy_batch(partial(measure, slab, seed), variants)
+        for place, variant in enumerate(variants):
+            yield common | variant._asdict() | {"seed": seed}, partial(found, place)

@@ -4,6 +4,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import pandas as pd
+
+from sqrtdk.schema import Column
 from sqrtdk.stats import intervals, wording
 from sqrtdk.stats.intervals import Estimate
 
@@ -51,6 +54,41 @@ class Table(NamedTuple):
     def wide(self) -> bool:
         """Return whether the table has too many columns for a sheet of paper at its usual size."""
         return len(self.series) * len(self.arms) > 8
+
+
+def summarized(
+    table: pd.DataFrame,
+    schema: Sequence[Column],
+    metrics: Mapping[str, tuple[str, ...]],
+    also: Sequence[str] = (),
+) -> pd.DataFrame:
+    """Return metrics of a derived table in the shape of summary.csv, a row for each number.
+
+    `metrics` maps the name of a metric to the columns of its mean and the ends of its interval,
+    without ends if it has none. Axes are those of `schema`. Columns `also` are kept.
+    """
+    axes = [column.name for column in schema if column.axis]
+    parts = []
+    for metric, (mean, *ends) in metrics.items():
+        rows = table[table[mean].notna()]
+        low, high = (rows[name] for name in ends) if ends else (math.nan, math.nan)
+        parts.append(
+            rows[axes].assign(
+                metric=metric,
+                n_seeds=rows["n_seeds"],
+                mean=rows[mean],
+                ci_low=low,
+                ci_high=high,
+                exact=math.nan,
+                **{name: rows[name] for name in also},
+            )
+        )
+    return pd.concat(parts)
+
+
+def own_ends(*metrics: str) -> dict[str, tuple[str, ...]]:
+    """Return the columns of metrics whose ends are named after them, for `summarized`."""
+    return {name: (name, f"{name}_low", f"{name}_high") for name in metrics}
 
 
 def number(value: Estimate, exact: float) -> Cell:

@@ -4,6 +4,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from sqrtdk.schema import Column
+from sqrtdk.stats.intervals import interval
+
 
 def slope(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return the least-squares slope of y [..., n] on x [n].
@@ -52,3 +55,33 @@ def exact_root(function: Callable[[float], float], grid: np.ndarray) -> float:
         else:
             high = middle
     return sign_change(grid[[low, high]], np.array([ends[low], ends[high]]))
+
+
+def root_columns(what: str, most: float) -> tuple[Column, ...]:
+    """Return the columns of a root over seeds, on a grid from 0 to `most`."""
+    return (
+        Column("n_seeds", f"Seeds with a best {what} between 0 and {most:g}.", "seeds", read=int),
+        Column(
+            "n_without", f"Seeds whose slope has the same sign at every {what}.", "seeds", read=int
+        ),
+        Column("mean", f"Best {what}, mean over seeds. Empty if no seed has one.", optional=True),
+        Column("ci_low", "Lower end of its 95 % t-interval.", optional=True),
+        Column("ci_high", "Upper end of its 95 % t-interval.", optional=True),
+        Column(
+            "exact", "The same root of the exact means. Empty where there is none.", optional=True
+        ),
+    )
+
+
+def root_row(found: np.ndarray, exact: float) -> dict[str, float]:
+    """Return these columns of a row, from the root of each seed, NaN where there is none."""
+    known = found[~np.isnan(found)]
+    low, high = interval(known)
+    return {
+        "n_seeds": len(known),
+        "n_without": len(found) - len(known),
+        "mean": float(known.mean()) if len(known) else np.nan,
+        "ci_low": low,
+        "ci_high": high,
+        "exact": exact,
+    }

@@ -8,14 +8,8 @@ EXPERIMENT = Experiment(
     title="Encoder and decoder: a fixed vector or attention over all states, "
     "against source length.",
     row="One row per logged step of a cell.",
-    measured_by=measure.__name__,
-    config_keys=measure.CONFIG_KEYS,
-    columns=measure.COLUMNS,
-    cells=measure.cells,
-    batched_axes=measure.BATCHED_AXES,
+    measure=measure,
     references="encoder_decoder/references.html.j2",
-    memory=measure.memory,
-    seconds=measure.seconds,
     figures=(
         Figure("length"),
         Figure("curves"),

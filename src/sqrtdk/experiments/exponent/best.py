@@ -14,13 +14,15 @@ import pandas as pd
 from sqrtdk import schema
 from sqrtdk.experiments.exponent.measure import Settings, exponents, scale
 from sqrtdk.schema import Column, Entry
-from sqrtdk.stats import intervals
-from sqrtdk.stats.roots import exact_root, sign_change, slope
+from sqrtdk.stats.roots import exact_root, root_columns, root_row, sign_change, slope
 from sqrtdk.storage import tables
 from sqrtdk.theory import points, related
 
 CRITERIA = {"entropy": "entropy_nats", "match": "match_weight"}
 """What is to stay as it is over d_k, by the name of the criterion."""
+
+MOST = 1.5
+"""The largest exponent that is tried."""
 
 COLUMNS = (
     *(schema.axis_column(key) for key in (schema.N_K, schema.N_Q, schema.INPUTS)),
@@ -31,12 +33,7 @@ COLUMNS = (
         read=str,
         axis=True,
     ),
-    Column("n_seeds", "Seeds with a best exponent between 0 and 1.5.", "seeds", read=int),
-    Column("n_without", "Seeds whose slope has the same sign at all exponents.", "seeds", read=int),
-    Column("mean", "Best exponent, mean over seeds. Empty if no seed has one.", optional=True),
-    Column("ci_low", "Lower end of its 95 % t-interval.", optional=True),
-    Column("ci_high", "Upper end of its 95 % t-interval.", optional=True),
-    Column("exact", "The same root of the exact means, where theory has them.", optional=True),
+    *root_columns("exponent", MOST),
 )
 
 
@@ -51,18 +48,9 @@ def rows(settings: Settings, runs: pd.DataFrame) -> Iterator[tables.Row]:
             if criterion == "match" and not has_match(entry):
                 continue
             best = of_seeds(frame, metric, grid)
-            known = best[~np.isnan(best)]
-            low, high = intervals.interval(known)
             sizes = sorted(set(frame["d_k"].tolist()))
-            yield common | {
-                "criterion": criterion,
-                "n_seeds": len(known),
-                "n_without": len(best) - len(known),
-                "mean": float(known.mean()) if len(known) else np.nan,
-                "ci_low": low,
-                "ci_high": high,
-                "exact": _exact(entry, int(cast(int, common["n_k"])), sizes, metric, grid),
-            }
+            exact = _exact(entry, int(cast(int, common["n_k"])), sizes, metric, grid)
+            yield common | {"criterion": criterion, **root_row(best, exact)}
 
 
 def has_match(entry: Entry) -> bool:

@@ -1,52 +1,28 @@
 """Judge the claims about the exponent of d_k from best.csv."""
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import pandas as pd
 
 from sqrtdk.claims.claim import Claim
 from sqrtdk.claims.findings import Finding
+from sqrtdk.claims.roots import Root
 from sqrtdk.core.input_laws import law_of
+from sqrtdk.experiments.exponent.best import MOST
 from sqrtdk.schema import Settings
-from sqrtdk.stats.decisions import within
-from sqrtdk.stats.intervals import Estimate, MissingError
+from sqrtdk.stats.intervals import MissingError
 from sqrtdk.stats.series import WholeTable
-from sqrtdk.stats.wording import format_estimate, format_number
 
-MARGIN = 0.1
-"""How far from 1/2 or 1 a best exponent may be."""
+EXPONENT = Root("exponent of d_k", MOST, 0.1)
+"""A best exponent may be 0.1 from 1/2 or 1."""
 
 
 def _judge(whole: WholeTable, criterion: str, power: float, what: str) -> Finding:
     rows = whole.table[whole.table["criterion"] == criterion]
     if rows.empty:
         raise MissingError(f"the run has no best exponent by the criterion {criterion}")
-    row = rows.iloc[0]
-    seeds = row["n_seeds"] + row["n_without"]
-    if row["n_seeds"] == 0:
-        return Finding(
-            False,
-            f"no best exponent in any of {seeds} seeds",
-            f"No exponent of d_k from 0 to 1.5 {what}, in any of {seeds} seeds.",
-            "seeds with a best exponent",
-            Estimate(0.0),
-            1.0,
-        )
-    if row["n_without"] > 0:
-        raise MissingError(
-            f"{row['n_without']} of {seeds} seeds have no best exponent from 0 to 1.5"
-        )
-    best = Estimate(row["mean"], row["ci_low"], row["ci_high"], row["exact"])
-    holds = within(best, power - MARGIN, power + MARGIN)
-    return Finding(
-        holds,
-        f"best exponent {format_estimate(best)}",
-        f"The exponent of d_k that {what} is {format_estimate(best)}.",
-        f"best exponent, where {format_number(power)} is claimed",
-        best._replace(exact=math.nan),
-        abs(MARGIN - abs(best.mean - power)),
-    )
+    return EXPONENT.judge(rows.to_dict("records")[0], power, what)
 
 
 def unrelated(whole: WholeTable) -> Finding:
@@ -75,45 +51,53 @@ def of_laws(settings: Settings, table: pd.DataFrame, *, wanted: bool) -> Sequenc
     return parts
 
 
-_RULE = (
-    "The best exponent p of a seed is where the slope over ln d_k of {metric}, with the scale "
-    "64^(p - 1/2) d_k^-p, changes its sign. True if the whole 95 % t-interval of its mean over "
-    "seeds is within {margin} of {power}, false if it is wholly outside, or if no seed has a best "
-    "exponent between 0 and 1.5. Not measured if only some seeds have one."
-)
+def _claim(
+    name: str,
+    sentence: str,
+    judge: Callable[[WholeTable], Finding],
+    metric: str,
+    power: str,
+    *,
+    wanted: bool,
+) -> Claim:
+    """Return a claim about unrelated (or related) vectors."""
+    return Claim(
+        name,
+        sentence,
+        f"The best exponent p of a seed is where the slope over ln d_k of {metric}, with the scale "
+        f"64^(p - 1/2) d_k^-p, changes its sign. {EXPONENT.rule.format(power=power)}",
+        "exponent-best",
+        judge,
+        source="ours",
+        evidence=partial(of_laws, wanted=wanted),
+        lacking=f"the run has no {'unrelated' if wanted else 'related'} vectors",
+        table="best",
+    )
+
 
 CLAIMS = (
-    Claim(
+    _claim(
         "exponent_unrelated",
         "For unrelated vectors, the power of d_k that keeps attention as it is is 1/2.",
-        _RULE.format(metric="the entropy", margin=MARGIN, power="1/2"),
-        "exponent-best",
         unrelated,
-        source="ours",
-        evidence=lambda settings, table: of_laws(settings, table, wanted=True),
-        lacking="the run has no unrelated vectors",
-        table="best",
+        "the entropy",
+        "1/2",
+        wanted=True,
     ),
-    Claim(
+    _claim(
         "exponent_related",
         "For vectors with a match, the power of d_k that keeps the entropy as it is is 1.",
-        _RULE.format(metric="the entropy", margin=MARGIN, power="1"),
-        "exponent-best",
         related,
-        source="ours",
-        evidence=lambda settings, table: of_laws(settings, table, wanted=False),
-        lacking="the run has no related vectors",
-        table="best",
+        "the entropy",
+        "1",
+        wanted=False,
     ),
-    Claim(
+    _claim(
         "exponent_match",
         "For vectors with a match, the power of d_k that keeps the weight of the match is 1.",
-        _RULE.format(metric="the weight of the match", margin=MARGIN, power="1"),
-        "exponent-best",
         match,
-        source="ours",
-        evidence=lambda settings, table: of_laws(settings, table, wanted=False),
-        lacking="the run has no related vectors",
-        table="best",
+        "the weight of the match",
+        "1",
+        wanted=False,
     ),
 )

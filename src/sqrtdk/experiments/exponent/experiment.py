@@ -8,14 +8,8 @@ EXPERIMENT = Experiment(
     title="Exponent: the power of d_k that keeps attention as it is, for unrelated and related "
     "vectors.",
     row="One row per exponent of a cell.",
-    measured_by=measure.__name__,
-    config_keys=measure.CONFIG_KEYS,
-    columns=measure.COLUMNS,
-    cells=measure.cells,
-    batched_axes=measure.BATCHED_AXES,
+    measure=measure,
     research=True,
-    memory=measure.memory,
-    seconds=measure.seconds,
     tables=(
         Table(
             "best",

@@ -9,7 +9,8 @@ from sqrtdk.claims.claim import Claim
 from sqrtdk.claims.findings import SELECTS, Finding
 from sqrtdk.schema import Settings
 from sqrtdk.stats.decisions import all_known, beyond
-from sqrtdk.stats.intervals import Estimate, MissingError
+from sqrtdk.stats.intervals import MissingError
+from sqrtdk.stats.seed_columns import estimate_of
 from sqrtdk.stats.series import WholeTable, scaled_rule
 from sqrtdk.stats.wording import format_estimate, format_number
 
@@ -30,13 +31,6 @@ def _end(whole: WholeTable) -> Mapping[Any, Any]:
     return row
 
 
-def _estimate(row: Mapping[Any, Any], name: str) -> Estimate:
-    found = Estimate(row[name], row[f"{name}_low"], row[f"{name}_high"])
-    if found.mean != found.mean:
-        raise MissingError(f"the run has no {name.replace('_', ' ')}")
-    return found
-
-
 def _edge(row: Mapping[Any, Any]) -> str:
     at_edge = row["edge"] not in ("", "only")
     return "the best learning rate is at the edge of the grid" if at_edge else ""
@@ -45,7 +39,7 @@ def _edge(row: Mapping[Any, Any]) -> str:
 def disperses(whole: WholeTable) -> Finding:
     """Judge whether the weight on the match falls to less than half beyond the trained length."""
     row = _end(whole)
-    kept, weight = _estimate(row, "kept"), _estimate(row, "match_weight")
+    kept, weight = estimate_of(row, "kept"), estimate_of(row, "match_weight")
     best = format_number(row["best_match_weight"])
     holds = beyond(kept, SELECTS, above=False)
     verb = {True: "disperses", False: "does not disperse", None: "may disperse"}[holds]
@@ -66,10 +60,10 @@ def disperses(whole: WholeTable) -> Finding:
 def keeps(whole: WholeTable) -> Finding:
     """Judge whether a rule that grows with the length keeps the match and lowers the loss."""
     row = _end(whole)
-    weight, ratio = _estimate(row, "match_weight"), _estimate(row, "loss_ratio")
+    weight, ratio = estimate_of(row, "match_weight"), estimate_of(row, "loss_ratio")
     holds = all_known((beyond(weight, SELECTS, above=True), beyond(ratio, 1.0, above=False)))
     verb = {True: "keeps", False: "does not keep", None: "may keep"}[holds]
-    loss = _estimate(row, "held_out_loss")
+    loss = estimate_of(row, "held_out_loss")
     return Finding(
         holds,
         f"weight on the match {format_estimate(weight)} at {row['n_asked']} keys, loss "

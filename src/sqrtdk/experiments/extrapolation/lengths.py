@@ -2,10 +2,10 @@
 
 The best rate has the least loss at the number of keys of training; longer libraries have no say.
 Half of the seeds choose it, and the other half are reported at it, and vice versa, as in
-`training.rates`.
+`training.crossfit`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -14,13 +14,11 @@ import pandas as pd
 from sqrtdk import schema
 from sqrtdk.experiments.extrapolation.measure import MULTIPLIER, N_ASKED, Settings
 from sqrtdk.experiments.training import measure as training
-from sqrtdk.experiments.training import rates
+from sqrtdk.experiments.training.crossfit import CHOSEN_RATES, Chosen, at_least_loss
 from sqrtdk.schema import Column
-from sqrtdk.stats.intervals import interval, typical_ratio
+from sqrtdk.stats.seed_columns import estimate_columns, mean_row, ratio_row
 from sqrtdk.stats.series import scaled_rule
 from sqrtdk.storage import tables
-
-SIZES = (schema.D_K, schema.N_K, training.BATCH_SIZE)
 
 METRICS = {
     "match_weight": "Weight on the wanted item",
@@ -33,29 +31,25 @@ METRICS = {
     "best_accuracy": "Accuracy of the best possible weights",
 }
 
-_KEPT = "Typical ratio (Hodges-Lehmann) of the weight on the wanted item to that at n_k keys: "
-_RATIO = "Typical ratio (Hodges-Lehmann) of the loss to that of 1/√d_k with a fixed multiplier: "
-
-
-def _three(name: str, first: str, ends: str = "of its 95 % interval") -> tuple[Column, ...]:
-    return (
-        Column(name, first, optional=True),
-        Column(f"{name}_low", f"Lower end {ends}.", optional=True),
-        Column(f"{name}_high", f"Upper end {ends}.", optional=True),
-    )
-
-
 COLUMNS = (
-    *(schema.axis_column(key) for key in (*SIZES, schema.SCALING, MULTIPLIER, N_ASKED)),
+    *(schema.axis_column(key) for key in (*training.SIZES, schema.SCALING, MULTIPLIER, N_ASKED)),
     Column("n_seeds", "Number of seeds.", "seeds", read=int),
-    *rates.CHOSEN_RATES,
+    *CHOSEN_RATES,
     *(
         column
         for name, meaning in METRICS.items()
-        for column in _three(name, f"{meaning}, mean over seeds. Empty if all diverged.")
+        for column in estimate_columns(name, f"{meaning}, mean over seeds. Empty if all diverged.")
     ),
-    *_three("kept", f"{_KEPT}the estimate. Empty if the run does not ask at n_k keys."),
-    *_three("loss_ratio", f"{_RATIO}the estimate. Empty if the run has no such rule."),
+    *estimate_columns(
+        "kept",
+        "Typical ratio (Hodges-Lehmann) of the weight on the wanted item to that at n_k keys. "
+        "Empty if the run does not ask at n_k keys.",
+    ),
+    *estimate_columns(
+        "loss_ratio",
+        "Typical ratio (Hodges-Lehmann) of the loss to that of 1/√d_k with a fixed multiplier. "
+        "Empty if the run has no such rule.",
+    ),
 )
 
 
@@ -63,8 +57,7 @@ class Arm(NamedTuple):
     """One rule and multiplier: its rows at the chosen rates, and the rates."""
 
     rows: pd.DataFrame
-    rates: tuple[float, float]
-    edge: str
+    chosen: Chosen
 
     def at(self, n_asked: int) -> pd.DataFrame:
         """Return the rows at a number of keys, by seed."""
@@ -75,23 +68,13 @@ def arm_of(cells: pd.DataFrame, n_k: int) -> Arm:
     """Return the rows of one arm, each seed at the rate that the other half of the seeds chose."""
     # The smallest number of keys asked, where it is not that of training.
     shortest = n_k if (cells["n_asked"] == n_k).any() else cells["n_asked"].min()
-    losses = cells[cells["n_asked"] == shortest].pivot_table(
-        index="seed", columns="learning_rate", values="held_out_loss", dropna=False, sort=True
-    )
-    found = losses.to_numpy(dtype=float, na_value=np.inf)
-    seeds, grid = list(losses.index), [float(rate) for rate in losses.columns]
-    places = np.empty(len(seeds), dtype=int)
-    for own, other in ((0, 1), (1, 0)):
-        chosen = found[other::2] if len(seeds) > 1 else found
-        places[own::2] = int(np.argmin(np.mean(chosen, axis=0)))
-    at = pd.DataFrame({"seed": seeds, "learning_rate": [grid[place] for place in places]})
-    best = grid[places[0]], grid[places[min(1, len(places) - 1)]]
-    return Arm(at.merge(cells, on=["seed", "learning_rate"]), best, rates.edge(best, grid))
+    asked = cells[cells["n_asked"] == shortest]
+    return Arm(*at_least_loss(cells, asked.assign(loss=asked["held_out_loss"])))
 
 
 def rows(settings: Settings, runs: pd.DataFrame) -> Iterator[tables.Row]:
     """Yield the rows of lengths.csv for a run's runs.csv."""
-    sizes, scaled = [key.name for key in SIZES], scaled_rule(settings["scaling"])
+    sizes, scaled = [key.name for key in training.SIZES], scaled_rule(settings["scaling"])
     for at, frame in runs.groupby(sizes, sort=True):
         common = cast(tables.Row, dict(zip(sizes, at, strict=True)))
         n_k = int(common["n_k"])
@@ -112,27 +95,11 @@ def _row(arm: Arm, measure: Arm | None, n_k: int, n_asked: int) -> tables.Row:
     row: tables.Row = {
         "n_asked": n_asked,
         "n_seeds": len(there),
-        "rate_first": arm.rates[0],
-        "rate_second": arm.rates[1],
-        "edge": arm.edge,
+        **arm.chosen.row,
     }
     for name in METRICS:
-        values = there[name].dropna().to_numpy(dtype=float)
-        if len(values):
-            row |= _ends(name, float(np.mean(values)), interval(values))
-    row |= _ratio("kept", there["match_weight"], arm.at(n_k)["match_weight"])
+        row |= mean_row(name, there[name].dropna())
+    row |= ratio_row("kept", there["match_weight"], arm.at(n_k)["match_weight"])
     if measure is not None:
-        row |= _ratio("loss_ratio", there["held_out_loss"], measure.at(n_asked)["held_out_loss"])
+        row |= ratio_row("loss_ratio", there["held_out_loss"], measure.at(n_asked)["held_out_loss"])
     return row
-
-
-def _ratio(name: str, over: pd.Series, under: pd.Series) -> Mapping[str, float]:
-    found = (over / under).dropna()
-    if found.empty:
-        return {}
-    ratio = typical_ratio(found.to_numpy(dtype=float))
-    return _ends(name, ratio.mean, (ratio.low, ratio.high))
-
-
-def _ends(name: str, value: float, ends: tuple[float, float]) -> dict[str, float]:
-    return {name: value, f"{name}_low": ends[0], f"{name}_high": ends[1]}

@@ -6,9 +6,9 @@ loss `values`. All cells of a seed use the same libraries and queries, and begin
 projections.
 """
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -19,13 +19,13 @@ from sqrtdk.core.attention import softmax
 from sqrtdk.core.metrics import row_metrics
 from sqrtdk.core.random_streams import Purpose
 from sqrtdk.core.shapes import Floats
-from sqrtdk.experiments.cells import Cell, lazy_batch
+from sqrtdk.experiments.cells import Cell, seed_cells
 from sqrtdk.experiments.remedies import model
 from sqrtdk.experiments.remedies.model import Head, Remedy
 from sqrtdk.experiments.training import lookup
 from sqrtdk.experiments.training import measure as training
 from sqrtdk.experiments.training.lookup import Batch
-from sqrtdk.schema import Column, Entry, Key
+from sqrtdk.schema import Column, Key
 from sqrtdk.storage.tables import Row
 
 MOST_ASKED = 64
@@ -47,9 +47,7 @@ MULTIPLIER = Key(
 )
 
 AXES: tuple[Key, ...] = (
-    schema.D_K,
-    schema.N_K,
-    training.BATCH_SIZE,
+    *training.SIZES,
     schema.SCALING,
     MULTIPLIER,
     training.LEARNING_RATE,
@@ -57,14 +55,8 @@ AXES: tuple[Key, ...] = (
 )
 
 CONFIG_KEYS: tuple[Key, ...] = (
-    schema.D_K,
-    schema.N_K,
+    *training.TASK_KEYS,
     N_ASKED,
-    training.BATCH_SIZE,
-    training.D_MODEL,
-    schema.D_V,
-    training.NOISE_SD,
-    training.STEPS,
     schema.SCALING,
     MULTIPLIER,
     training.LEARNING_RATE,
@@ -123,25 +115,19 @@ class Settings(training.Settings, total=False):
     multiplier: list[str]
 
 
-class Slab(schema.Slab, total=False):
+class Slab(training.Slab, total=False):
     """The work of one shard job. All runs of a seed are trained together."""
 
     n_asked: list[int]
-    batch_size: int
-    d_model: int
-    noise_sd: float
-    steps: int
     multiplier: list[str]
-    learning_rate: list[float]
 
 
 class Variant(NamedTuple):
-    """One run of a seed; `entry` is that of its scale rule."""
+    """One run of a seed."""
 
     scaling: str
-    entry: Entry
     multiplier: str
-    rate: float
+    learning_rate: float
 
 
 def memory(slab: Slab) -> int:
@@ -165,29 +151,14 @@ def seconds(slab: Slab) -> float:
 
 def cells(slab: Slab) -> Iterator[Cell]:
     """Yield the cells of one slab; those of a seed are trained together on first use."""
-    sizes: Row = {"d_k": slab["d_k"], "n_k": slab["n_k"], "batch_size": slab["batch_size"]}
-    variants = [
-        Variant(scaling, entry, multiplier, rate)
-        for scaling, entry in slab["scaling"].items()
-        for multiplier in slab["multiplier"]
-        for rate in slab["learning_rate"]
-    ]
-    for seed in range(*slab["seeds"]):
-        found = lazy_batch(partial(measure, slab, seed), variants)
-        for place, variant in enumerate(variants):
-            axes: Row = {
-                "scaling": variant.scaling,
-                "multiplier": variant.multiplier,
-                "learning_rate": variant.rate,
-                "seed": seed,
-            }
-            yield sizes | axes, partial(found, place)
+    runs = itertools.product(slab["scaling"], slab["multiplier"], slab["learning_rate"])
+    return seed_cells(slab, training.SIZES, [Variant(*run) for run in runs], measure)
 
 
 def measure(slab: Slab, seed: int, variants: Sequence[Variant]) -> list[list[Row]]:
     """Return the rows of several runs of one seed, one for each number of keys asked."""
-    batches = training.draw_batches(_task(slab), seed, "", slab["steps"])
-    w_q, w_k = training.projections(_task(slab), seed)
+    batches = training.draw_batches(slab, seed, "", slab["steps"])
+    w_q, w_k = training.projections(slab, seed)
     remedies = [
         Remedy(
             multiplier=_factor(slab, variant, slab["n_k"]),
@@ -195,7 +166,7 @@ def measure(slab: Slab, seed: int, variants: Sequence[Variant]) -> list[list[Row
         )
         for variant in variants
     ]
-    rates = np.array([variant.rate for variant in variants])[:, np.newaxis, np.newaxis]
+    rates = np.array([variant.learning_rate for variant in variants])[:, np.newaxis, np.newaxis]
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         head = Head(w_q, w_k, remedies, rate=rates)
         for step in range(slab["steps"]):
@@ -214,7 +185,7 @@ def measure(slab: Slab, seed: int, variants: Sequence[Variant]) -> list[list[Row
 
 def _factor(slab: Slab, variant: Variant, n_k: int) -> float:
     """Return the factor of a run's scale rule at a number of keys. Raises ValueError."""
-    found = scale_rules.factor(variant.entry, d_k=slab["d_k"], n_k=n_k)
+    found = scale_rules.factor(slab["scaling"][variant.scaling], d_k=slab["d_k"], n_k=n_k)
     if found is None:
         raise ValueError(f"{variant.scaling} is not one factor of d_k and n_k")
     return found
@@ -303,16 +274,3 @@ def draw(slab: Slab, seed: int, n_asked: int) -> Batch:
         targets,
         noise_sd=slab["noise_sd"],
     )
-
-
-def _task(slab: Slab) -> training.Slab:
-    """Return the slab of `training` that has the same libraries and projections."""
-    return {
-        "d_k": slab["d_k"],
-        "n_k": slab["n_k"],
-        "batch_size": slab["batch_size"],
-        "d_model": slab["d_model"],
-        "d_v": slab["d_v"],
-        "noise_sd": slab["noise_sd"],
-        "steps": slab["steps"],
-    }

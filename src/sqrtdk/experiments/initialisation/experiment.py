@@ -7,15 +7,9 @@ EXPERIMENT = Experiment(
     name="initialisation",
     title="Initialisation: the spread of the logits in a layer that has not been trained.",
     row="One row per cell.",
-    measured_by=measure.__name__,
-    config_keys=measure.CONFIG_KEYS,
-    columns=measure.COLUMNS,
-    cells=measure.cells,
-    batched_axes=measure.BATCHED_AXES,
+    measure=measure,
     scalar_scale_only=True,
     research=True,
-    memory=measure.memory,
-    seconds=measure.seconds,
     tables=(
         Table(
             "sigma",

@@ -16,23 +16,18 @@ from sqrtdk import schema
 from sqrtdk.experiments.length.curves import METRICS, exact
 from sqrtdk.experiments.length.measure import ROWS, Settings, power_factor, powers
 from sqrtdk.schema import Column
-from sqrtdk.stats import intervals
-from sqrtdk.stats.roots import exact_root, sign_change, slope
+from sqrtdk.stats.roots import exact_root, root_columns, root_row, sign_change, slope
 from sqrtdk.storage import tables
+
+MOST = 2.5
+"""The largest power that is tried."""
 
 COLUMNS = (
     *(schema.axis_column(key) for key in (schema.N_Q, ROWS)),
     Column(
         "criterion", "What has no slope over ln n_k: a column of runs.csv.", read=str, axis=True
     ),
-    Column("n_seeds", "Seeds with a best power between 0 and 2.5.", "seeds", read=int),
-    Column("n_without", "Seeds whose slope has the same sign at all powers.", "seeds", read=int),
-    Column(
-        "mean", "Best power of log n, mean over seeds. Empty if no seed has one.", optional=True
-    ),
-    Column("ci_low", "Lower end of its 95 % t-interval.", optional=True),
-    Column("ci_high", "Upper end of its 95 % t-interval.", optional=True),
-    Column("exact", "The same root of the exact means. Empty where there is none.", optional=True),
+    *root_columns("power of log n", MOST),
 )
 
 
@@ -50,23 +45,9 @@ def rows(settings: Settings, runs: pd.DataFrame) -> Iterator[tables.Row]:
             values = np.array([[table.loc[(seed, name)] for name in names]
                                for seed in sorted(set(frame["seed"]))], dtype=float)  # fmt: skip
             best = np.array([sign_change(grid, one) for one in slope(x, values)])
-            known = best[~np.isnan(best)]
-            low, high = intervals.interval(known)
-            at = partial(_exact_slope, str(law), metric, sizes)
-            yield cast(
-                tables.Row,
-                {
-                    "n_q": n_q,
-                    "rows": law,
-                    "criterion": metric,
-                    "n_seeds": len(known),
-                    "n_without": len(best) - len(known),
-                    "mean": float(known.mean()) if len(known) else np.nan,
-                    "ci_low": low,
-                    "ci_high": high,
-                    "exact": exact_root(at, grid),
-                },
-            )
+            exact = exact_root(partial(_exact_slope, str(law), metric, sizes), grid)
+            axes = {"n_q": n_q, "rows": law, "criterion": metric}
+            yield cast(tables.Row, axes | root_row(best, exact))
 
 
 def _exact_slope(law: str, metric: str, sizes: list[int], power: float) -> float:

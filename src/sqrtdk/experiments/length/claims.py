@@ -1,21 +1,24 @@
 """Judge the claims about length from best.csv and curves.csv."""
 
-import math
+from collections.abc import Callable
+from dataclasses import replace
 
 import pandas as pd
 
 from sqrtdk.claims.claim import Claim
 from sqrtdk.claims.findings import Finding, parts
+from sqrtdk.claims.roots import Root
+from sqrtdk.experiments.length.best import MOST
 from sqrtdk.experiments.length.measure import GAP, PUBLISHED
 from sqrtdk.schema import Settings
 from sqrtdk.stats.curves import Curve, relative_range
-from sqrtdk.stats.decisions import steady, within
+from sqrtdk.stats.decisions import steady
 from sqrtdk.stats.intervals import Estimate, MissingError
 from sqrtdk.stats.series import WholeTable
 from sqrtdk.stats.wording import format_estimate, format_percent
 
-MARGIN = 0.25
-"""How far from the claimed power of log n the best one may be: half of the distance of 1/2 to 1."""
+POWER = Root("power of log n", MOST, 0.25)
+"""The best power may be half of the distance of 1/2 to 1 from the claimed one."""
 
 KEPT = 0.25
 """A selectivity whose range over the lengths is below this share of its largest value is kept."""
@@ -41,33 +44,9 @@ def root_entropy(whole: WholeTable) -> Finding:
 
 def _judge(whole: WholeTable, claimed: float, criterion: str) -> Finding:
     need_long(whole.settings)
-    row = whole.table[whole.table["criterion"] == criterion].iloc[0]
-    name = str(whole.table["rows"].iloc[0])
-    what = {"selectivity": "the selectivity", "entropy_share": "the share of the entropy"}[
-        criterion
-    ]
-    seeds = row["n_seeds"] + row["n_without"]
-    if row["n_seeds"] == 0:
-        return Finding(
-            False,
-            f"no best power in any of {seeds} seeds",
-            f"For {name} rows no power of log n from 0 to 2.5 keeps {what}, in any of {seeds} "
-            "seeds.",
-            "seeds with a best power of log n",
-            Estimate(0.0),
-            1.0,
-        )
-    if row["n_without"] > 0:
-        raise MissingError(f"{row['n_without']} of {seeds} seeds have no best power from 0 to 2.5")
-    best = Estimate(row["mean"], row["ci_low"], row["ci_high"], row["exact"])
-    return Finding(
-        within(best, claimed - MARGIN, claimed + MARGIN),
-        f"best power {format_estimate(best)}",
-        f"For {name} rows the power of log n that keeps {what} is {format_estimate(best)}.",
-        f"best power of log n, where {claimed:g} is claimed",
-        best._replace(exact=math.nan),
-        abs(MARGIN - abs(best.mean - claimed)),
-    )
+    row = whole.table[whole.table["criterion"] == criterion].to_dict("records")[0]
+    what = {"selectivity": "the selectivity", "entropy_share": "the share of the entropy"}
+    return POWER.judge(row, claimed, f"keeps {what[criterion]}", f"for {row['rows']} rows ")
 
 
 def need_long(settings: Settings) -> None:
@@ -128,61 +107,68 @@ def of_independent(settings: Settings, table: pd.DataFrame) -> list[WholeTable]:
 
 _by_rows = parts("n_q", "rows")
 
-_RULE = (
-    "The best power r of a seed is where the slope over ln n_k of {what}, with the factor "
-    "(ln n_k / ln 16)^r, changes its sign. True if the whole 95 % t-interval of its mean over "
-    "seeds is within {margin} of {power}, false if it is wholly outside, or if no seed has a best "
-    "power from 0 to 2.5. Not measured if only some seeds have one. Needs {fewest} lengths or "
-    "more, up to {long}."
+_LONG = f"Needs {FEWEST} lengths or more, up to {LONG}."
+
+_KEPT = (
+    "True if the largest and the smallest selectivity over the lengths differ by surely less than "
+    f"{100 * KEPT:.0f} % of the largest, false if surely by more. {_LONG}"
 )
 
 _SELECTIVITY = "the selectivity (the weight of the match, or the largest weight)"
 
-_KEPT = (
-    "True if the largest and the smallest selectivity over the lengths differ by surely less than "
-    "{kept:.0f} % of the largest, false if surely by more. Needs {fewest} lengths or more, up to "
-    "{long}."
-)
 
-CLAIMS = (
-    Claim(
-        "length_log",
-        "To keep attention selective, scores must grow as log n.",
-        _RULE.format(what=_SELECTIVITY, margin=MARGIN, power=1, fewest=FEWEST, long=LONG),
+def _claim(
+    name: str, sentence: str, judge: Callable[[WholeTable], Finding], what: str, power: str
+) -> Claim:
+    """Return a claim about the best power over all laws of rows."""
+    return Claim(
+        name,
+        sentence,
+        f"The best power r of a seed is where the slope over ln n_k of {what}, with the factor "
+        f"(ln n_k / ln 16)^r, changes its sign. {POWER.rule.format(power=power)} {_LONG}",
         "length-best",
-        power,
+        judge,
         source="ours",
         evidence=_by_rows,
         table="best",
+    )
+
+
+def _unrelated(claim: Claim) -> Claim:
+    lacking = "the run has no rows of unrelated keys"
+    return replace(claim, evidence=of_independent, lacking=lacking)
+
+
+CLAIMS = (
+    _claim(
+        "length_log",
+        "To keep attention selective, scores must grow as log n.",
+        power,
+        _SELECTIVITY,
+        "1",
     ),
-    Claim(
-        "length_root",
-        "For unrelated keys, growth as the root of log n keeps attention selective.",
-        _RULE.format(what=_SELECTIVITY, margin=MARGIN, power="1/2", fewest=FEWEST, long=LONG),
-        "length-best",
-        root,
-        source="ours",
-        evidence=of_independent,
-        lacking="the run has no rows of unrelated keys",
-        table="best",
+    _unrelated(
+        _claim(
+            "length_root",
+            "For unrelated keys, growth as the root of log n keeps attention selective.",
+            root,
+            _SELECTIVITY,
+            "1/2",
+        )
     ),
-    Claim(
-        "length_entropy",
-        "For unrelated keys, growth as the root of log n keeps the share of the entropy.",
-        _RULE.format(
-            what="the entropy over ln n_k", margin=MARGIN, power="1/2", fewest=FEWEST, long=LONG
-        ),
-        "length-best",
-        root_entropy,
-        source="ours",
-        evidence=of_independent,
-        lacking="the run has no rows of unrelated keys",
-        table="best",
+    _unrelated(
+        _claim(
+            "length_entropy",
+            "For unrelated keys, growth as the root of log n keeps the share of the entropy.",
+            root_entropy,
+            "the entropy over ln n_k",
+            "1/2",
+        )
     ),
     Claim(
         "length_gap",
         "A scale that counts the gaps below the largest score keeps attention selective.",
-        _KEPT.format(kept=100 * KEPT, fewest=FEWEST, long=LONG),
+        _KEPT,
         "length-curves",
         gap,
         source="ours",
@@ -192,7 +178,7 @@ CLAIMS = (
     Claim(
         "length_ssmax",
         "Scalable softmax with its published constant keeps the weight of a match.",
-        _KEPT.format(kept=100 * KEPT, fewest=FEWEST, long=LONG),
+        _KEPT,
         "length-curves",
         ssmax,
         source="ours",

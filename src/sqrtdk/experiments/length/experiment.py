@@ -7,14 +7,8 @@ EXPERIMENT = Experiment(
     name="length",
     title="Length: the power of log n that keeps attention as selective at every number of keys.",
     row="One row per rule of a cell.",
-    measured_by=measure.__name__,
-    config_keys=measure.CONFIG_KEYS,
-    columns=measure.COLUMNS,
-    cells=measure.cells,
-    batched_axes=measure.BATCHED_AXES,
+    measure=measure,
     research=True,
-    memory=measure.memory,
-    seconds=measure.seconds,
     tables=(
         Table(
             "best",

@@ -8,14 +8,8 @@ EXPERIMENT = Experiment(
     title="Reach: how far back a gradient reaches, for a fixed vector and for "
     "attention, untrained and trained.",
     row="One row per stage and distance of a cell.",
-    measured_by=measure.__name__,
-    config_keys=measure.CONFIG_KEYS,
-    columns=measure.COLUMNS,
-    cells=measure.cells,
-    batched_axes=measure.BATCHED_AXES,
+    measure=measure,
     references="encoder_decoder/references.html.j2",
-    memory=measure.memory,
-    seconds=measure.seconds,
     figures=(Figure("distance"),),
     pivot=Pivot(metrics=("jacobian_norm", "accuracy"), side="reader", down="distance", most=6),
 )

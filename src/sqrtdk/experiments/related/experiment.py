@@ -10,11 +10,7 @@ EXPERIMENT = replace(
     scaling.EXPERIMENT,
     name="related",
     title="Scale rules under input laws: which rule holds where the vectors are not unrelated.",
-    measured_by=measure.__name__,
-    columns=measure.COLUMNS,
-    cells=measure.cells,
-    memory=measure.memory,
-    seconds=measure.seconds,
+    measure=measure,
     reference=None,
     tables=(
         Table(

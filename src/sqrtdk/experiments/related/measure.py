@@ -16,6 +16,8 @@ from sqrtdk.experiments.scaling import measure as scaling
 from sqrtdk.schema import Column, Slab
 from sqrtdk.storage.tables import Row
 
+CONFIG_KEYS = scaling.CONFIG_KEYS
+
 COLUMNS = (
     *scaling.COLUMNS,
     Column(

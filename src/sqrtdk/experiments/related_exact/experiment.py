@@ -7,14 +7,9 @@ EXPERIMENT = Experiment(
     name="related_exact",
     title="Exact values for related vectors: independent draws against theory.",
     row="One row per metric of a point.",
-    measured_by=measure.__name__,
-    config_keys=measure.CONFIG_KEYS,
-    columns=measure.COLUMNS,
-    cells=measure.cells,
-    batched_axes=measure.BATCHED_AXES,
+    measure=measure,
     summarised=False,
     research=True,
-    seconds=measure.seconds,
     tables=(
         Table(
             "gate",

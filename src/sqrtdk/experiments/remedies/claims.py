@@ -14,6 +14,7 @@ from sqrtdk.experiments.training.claims import Ratio
 from sqrtdk.schema import Settings
 from sqrtdk.stats.decisions import MIN_DECISIVE_D_K, all_known, beyond, need_far, within
 from sqrtdk.stats.intervals import Estimate, MissingError
+from sqrtdk.stats.seed_columns import estimate_of
 from sqrtdk.stats.series import WholeTable
 from sqrtdk.stats.wording import format_estimate, format_number
 
@@ -72,8 +73,8 @@ def sensitivity(whole: WholeTable) -> Finding:
     d_k = int(row["d_k"])
     if math.isnan(row["sensitivity_gap"]):
         raise MissingError(f"the run has no remedy {MEASURE}")
-    gap = Estimate(row["sensitivity_gap"], row["gap_low"], row["gap_high"])
-    own = Estimate(row["sensitivity"], row["sensitivity_low"], row["sensitivity_high"])
+    gap = estimate_of(row, "sensitivity_gap", ends="gap")
+    own = estimate_of(row, "sensitivity")
     holds = beyond(gap, 0.0, above=False)
     if holds is not True and d_k < MIN_DECISIVE_D_K:
         raise MissingError(f"d_k = {d_k} is the largest; larger d_k may differ")
@@ -158,7 +159,7 @@ def predicts(whole: WholeTable) -> Finding:
         raise MissingError(
             f"{judged} of {seeds} seeds have a measured and a predicted limit on the grid"
         )
-    gap = Estimate(row["gap"], row["gap_low"], row["gap_high"])
+    gap = estimate_of(row, "gap")
     holds = within(gap, -MAX_GAP, MAX_GAP)
     verb = {True: "predicts", False: "does not predict", None: "may predict"}[holds]
     measured, predicted = (format_number(row[x]) for x in ("limit", "predicted_limit"))

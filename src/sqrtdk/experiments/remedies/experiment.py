@@ -2,19 +2,14 @@
 
 from sqrtdk.experiments.base import Experiment, Figure, Pivot, Table
 from sqrtdk.experiments.remedies import measure
+from sqrtdk.experiments.training import experiment as training
 
 EXPERIMENT = Experiment(
     name="remedies",
     title="Remedies for unscaled scores against 1/√d_k, each at its best learning rate.",
     row="One row per cell.",
-    measured_by=measure.__name__,
-    config_keys=measure.CONFIG_KEYS,
-    columns=measure.COLUMNS,
-    cells=measure.cells,
-    batched_axes=measure.BATCHED_AXES,
+    measure=measure,
     research=True,
-    memory=measure.memory,
-    seconds=measure.seconds,
     tables=(
         Table(
             "ladder",
@@ -45,11 +40,7 @@ EXPERIMENT = Experiment(
         Figure("logits", tables=("summary", "instability")),
     ),
     references="remedies/references.html.j2",
-    limits=(
-        "The trained task is a toy: one head, one layer, noisy retrieval of an item among few, "
-        "with few seeds; learning rates are those of a grid. Steps are not time, and no language "
-        "model was trained.",
-    ),
+    limits=training.EXPERIMENT.limits,
     pivot=Pivot(
         metrics=("sensitivity",),
         side="d_k",

@@ -18,9 +18,10 @@ import pandas as pd
 from sqrtdk import schema
 from sqrtdk.experiments.remedies.ladder import equal_weights_loss
 from sqrtdk.experiments.remedies.measure import REMEDY, Settings
+from sqrtdk.experiments.training import crossfit
 from sqrtdk.experiments.training import measure as training
 from sqrtdk.schema import Column
-from sqrtdk.stats.intervals import interval
+from sqrtdk.stats.seed_columns import estimate_columns, mean_row
 from sqrtdk.storage import tables
 
 FEWEST_SIZES = 3
@@ -66,14 +67,11 @@ COLUMNS = (
         "seeds",
         read=int,
     ),
-    Column(
+    *estimate_columns(
         "gap",
         "Predicted over measured limit, mean of the decimal logarithm over the judged seeds.",
         "decades",
-        optional=True,
     ),
-    Column("gap_low", "Lower end of its 95 % interval.", "decades", optional=True),
-    Column("gap_high", "Upper end of its 95 % interval.", "decades", optional=True),
     Column(
         "gap_same",
         "The limit at the second largest d_k over the measured one, in the same way: the "
@@ -88,17 +86,11 @@ class Grid:
     """Largest logits and failures of one remedy at one d_k, [n_seeds, n_rates]."""
 
     def __init__(self, cells: pd.DataFrame, ceiling: float) -> None:
-        def matrix(name: str) -> np.ndarray:
-            table = cells.pivot_table(
-                index="seed", columns="learning_rate", values=name, dropna=False, sort=True
-            )
-            return table.to_numpy(dtype=float)
-
         self.rates = np.array(sorted(set(cells["learning_rate"])))
-        logits = matrix("max_logit")
+        logits = crossfit.matrix(cells, "max_logit")
         # The logits of a run that diverged are beyond any number.
         self.logs = np.log(np.where(np.isnan(logits), np.finfo(float).max, np.fmax(logits, 1e-3)))
-        self.failed = ~(matrix("held_out_loss") <= ceiling)
+        self.failed = ~(crossfit.matrix(cells, "held_out_loss") <= ceiling)
 
 
 def threshold(grids: list[Grid]) -> tuple[float, float]:
@@ -189,14 +181,10 @@ def _compared(found: dict[int, Grid], level: float) -> tables.Row:
         "missed": int(np.sum(np.isfinite(measured) != np.isfinite(predicted))),
     }
     if both.any():
-        gaps = (predicted[both] - measured[both]) / np.log(10)
-        low, high = interval(gaps)
         row |= {
             "limit": float(np.exp(np.mean(measured[both]))),
             "predicted_limit": float(np.exp(np.mean(predicted[both]))),
-            "gap": float(np.mean(gaps)),
-            "gap_low": low,
-            "gap_high": high,
+            **mean_row("gap", (predicted[both] - measured[both]) / np.log(10)),
         }
     known = np.isfinite(measured) & np.isfinite(same)
     if known.any():

@@ -19,10 +19,11 @@ import pandas as pd
 
 from sqrtdk import schema
 from sqrtdk.experiments.remedies.measure import REMEDY, Settings
+from sqrtdk.experiments.training import crossfit, rates
 from sqrtdk.experiments.training import measure as training
-from sqrtdk.experiments.training import rates
+from sqrtdk.experiments.training.crossfit import CHOSEN_RATES
 from sqrtdk.schema import Column
-from sqrtdk.stats.intervals import interval, median, median_interval
+from sqrtdk.stats.seed_columns import estimate_columns, mean_row
 from sqrtdk.storage import tables
 
 MEASURE = "on"
@@ -41,10 +42,8 @@ that shares nothing with this project. Only these sizes and remedies were tried.
 
 _RATIO = f"Typical ratio of the steps to 90 % to those of {MEASURE} at the same d_k: "
 
-SIZES = (schema.D_K, schema.N_K, training.BATCH_SIZE)
-
 COLUMNS = (
-    *(schema.axis_column(key) for key in (*SIZES, REMEDY)),
+    *(schema.axis_column(key) for key in (*training.SIZES, REMEDY)),
     Column("n_seeds", "Number of seeds.", "seeds", read=int),
     *rates.CROSSFIT_STEPS,
     Column(
@@ -54,35 +53,31 @@ COLUMNS = (
         "steps",
         optional=True,
     ),
-    *rates.CHOSEN_RATES,
+    *CHOSEN_RATES,
     Column("ratio_least", f"{_RATIO}the least that it can be.", optional=True),
     Column("ratio_most", f"{_RATIO}the most that it can be, or inf.", optional=True),
     Column("ratio_low", f"{_RATIO}lower end of its 95 % interval.", optional=True),
     Column("ratio_high", f"{_RATIO}upper end, or inf.", optional=True),
-    Column(
+    *estimate_columns(
         "window",
         "Width of the window of learning rates at which a run ends at 90 % or more, as in "
         "rates.csv of `training`; mean over seeds.",
         "decades",
+        optional=False,
     ),
-    Column("window_low", "Lower end of its 95 % interval.", "decades", optional=True),
-    Column("window_high", "Upper end of its 95 % interval.", "decades", optional=True),
-    Column(
+    *estimate_columns(
         "sensitivity",
         "Learning-rate sensitivity: expected final loss above that of the best rate, for rates "
         "spread evenly over the logarithms of the grid, each loss at most that of equal weights; "
         "mean over seeds. The best rate is that of the least mean loss of the other half of the "
         "seeds.",
+        optional=False,
     ),
-    Column("sensitivity_low", "Lower end of its 95 % interval.", optional=True),
-    Column("sensitivity_high", "Upper end of its 95 % interval.", optional=True),
-    Column(
+    *estimate_columns(
         "sensitivity_gap",
         f"Sensitivity minus that of {MEASURE}, seed by seed; mean over seeds.",
-        optional=True,
+        ends="gap",
     ),
-    Column("gap_low", "Lower end of its 95 % interval.", optional=True),
-    Column("gap_high", "Upper end of its 95 % interval.", optional=True),
 )
 
 
@@ -107,10 +102,7 @@ def equal_weights_loss(d_v: int, n_k: int) -> float:
 
 def losses(cells: pd.DataFrame, ceiling: float) -> np.ndarray:
     """Return final losses [n_seeds, n_rates], at most the ceiling, which a diverged run has."""
-    table = cells.pivot_table(
-        index="seed", columns="learning_rate", values="held_out_loss", dropna=False, sort=True
-    )
-    found: np.ndarray = np.fmin(table.to_numpy(dtype=float, na_value=ceiling), ceiling)
+    found: np.ndarray = np.fmin(crossfit.matrix(cells, "held_out_loss", ceiling), ceiling)
     return found
 
 
@@ -119,22 +111,19 @@ def sensitivity(found: np.ndarray, grid: list[float]) -> np.ndarray:
 
     The expectation is the integral of the loss over the logarithm of the rate, by trapezoids.
     """
-    logs = np.log(sorted(set(grid)))
-    if len(logs) == 1:
+    rates_of_grid = sorted(set(grid))
+    if len(rates_of_grid) == 1:
         return np.zeros(len(found))
-    widths = np.diff(logs)
+    widths = np.diff(np.log(rates_of_grid))
     average = ((found[:, 1:] + found[:, :-1]) / 2) @ widths / np.sum(widths)
-    best = np.empty(len(found))
-    for own, other in ((0, 1), (1, 0)):
-        chosen = found[other::2] if len(found) > 1 else found
-        best[own::2] = found[own::2, int(np.argmin(np.mean(chosen, axis=0)))]
-    gained: np.ndarray = average - best
+    chosen = crossfit.choose_least(found, rates_of_grid)
+    gained: np.ndarray = average - found[np.arange(len(found)), chosen.places]
     return gained
 
 
 def rows(settings: Settings, runs: pd.DataFrame) -> Iterator[tables.Row]:
     """Yield the rows of ladder.csv for a run's runs.csv."""
-    sizes, d_v = [key.name for key in SIZES], settings["d_v"]
+    sizes, d_v = [key.name for key in training.SIZES], settings["d_v"]
     for at, frame in runs.groupby(sizes, sort=True):
         common = cast(tables.Row, dict(zip(sizes, at, strict=True)))
         ceiling = equal_weights_loss(d_v, int(common["n_k"]))
@@ -161,29 +150,14 @@ def rows_of(
     }
     measure = arms.get(MEASURE)
     for name, arm in arms.items():
-        steps = arm.result.steps.to_numpy(dtype=float)
-        low, high = median_interval(steps)
         row: tables.Row = {
             "remedy": name,
-            "n_seeds": len(steps),
-            "reached": int(np.isfinite(steps).sum()),
-            "steps": budget,
-            "crossfit_steps": median(steps),
-            "crossfit_low": low,
-            "crossfit_high": high,
-            "rate_first": arm.result.rates[0],
-            "rate_second": arm.result.rates[1],
-            "edge": rates.edge(arm.result.rates, grid),
-            **_mean("window", "window", arm.result.windows),
-            **_mean("sensitivity", "sensitivity", arm.sensitivity),
+            **arm.result.arm_row(budget),
+            **mean_row("window", arm.result.windows),
+            **mean_row("sensitivity", arm.sensitivity),
         }
         if measure is not None:
             row |= rates.compare(arm.result.steps, measure.result.steps, budget)
-            row |= _mean("sensitivity_gap", "gap", arm.sensitivity - measure.sensitivity)
+            gap = arm.sensitivity - measure.sensitivity
+            row |= mean_row("sensitivity_gap", gap, ends="gap")
         yield row
-
-
-def _mean(name: str, ends: str, seeds: pd.Series) -> tables.Row:
-    values = seeds.to_numpy(dtype=float)
-    low, high = interval(values)
-    return {name: float(np.mean(values)), f"{ends}_low": low, f"{ends}_high": high}

@@ -5,14 +5,15 @@ All cells of a seed use the libraries and queries of `training`, and all cells o
 the same projections.
 """
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
-from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
 from sqrtdk import schema
-from sqrtdk.experiments.cells import Cell, lazy_batch
+from sqrtdk.experiments.cells import Cell, seed_cells
 from sqrtdk.experiments.remedies import model
 from sqrtdk.experiments.remedies.model import REMEDIES, Head
 from sqrtdk.experiments.training import measure as training
@@ -32,13 +33,7 @@ REMEDY = Key(
 )
 
 CONFIG_KEYS: tuple[Key, ...] = (
-    schema.D_K,
-    schema.N_K,
-    training.BATCH_SIZE,
-    training.D_MODEL,
-    schema.D_V,
-    training.NOISE_SD,
-    training.STEPS,
+    *training.TASK_KEYS,
     REMEDY,
     training.LEARNING_RATE,
     schema.SEED,
@@ -52,9 +47,7 @@ COLUMNS: tuple[Column, ...] = (
     *(
         schema.axis_column(key)
         for key in (
-            schema.D_K,
-            schema.N_K,
-            training.BATCH_SIZE,
+            *training.SIZES,
             REMEDY,
             training.LEARNING_RATE,
             schema.SEED,
@@ -118,30 +111,23 @@ class Settings(training.Settings, total=False):
     remedy: list[str]
 
 
-class Slab(schema.Slab, total=False):
+class Slab(training.Slab, total=False):
     """The work of one shard job. All remedies and learning rates of a seed are trained together."""
 
-    batch_size: int
-    d_model: int
-    noise_sd: float
-    steps: int
     remedy: list[str]
-    learning_rate: list[float]
+
+
+class Variant(NamedTuple):
+    """One run of a seed."""
+
+    remedy: str
+    learning_rate: float
 
 
 def memory(slab: Slab) -> int:
     """Return the peak memory of one seed's runs in bytes, as `training` has it."""
-    task: training.Slab = {
-        "d_k": slab["d_k"],
-        "n_k": slab["n_k"],
-        "batch_size": slab["batch_size"],
-        "d_model": slab["d_model"],
-        "d_v": slab["d_v"],
-        "steps": slab["steps"],
-        "learning_rate": slab["learning_rate"],
-    }
     # QK-norm has three products in place of one, and twice the arrays of scores.
-    return 2 * training.memory(task)
+    return 2 * training.memory(slab)
 
 
 def seconds(slab: Slab) -> float:
@@ -153,21 +139,16 @@ def seconds(slab: Slab) -> float:
 
 def cells(slab: Slab) -> Iterator[Cell]:
     """Yield the cells of one slab; those of a seed are trained together on first use."""
-    sizes: Row = {"d_k": slab["d_k"], "n_k": slab["n_k"], "batch_size": slab["batch_size"]}
     # By family, so that neighbours can be trained together.
     order = sorted(slab["remedy"], key=lambda name: REMEDIES[name].family)
-    variants = [(remedy, rate) for remedy in order for rate in slab["learning_rate"]]
-    for seed in range(*slab["seeds"]):
-        found = lazy_batch(partial(measure, slab, seed), variants)
-        for place, (remedy, rate) in enumerate(variants):
-            axes: Row = {"remedy": remedy, "learning_rate": rate, "seed": seed}
-            yield sizes | axes, partial(found, place)
+    runs = itertools.product(order, slab["learning_rate"])
+    return seed_cells(slab, training.SIZES, [Variant(*run) for run in runs], measure)
 
 
-def measure(slab: Slab, seed: int, variants: Sequence[tuple[str, float]]) -> list[Row]:
+def measure(slab: Slab, seed: int, variants: Sequence[Variant]) -> list[Row]:
     """Return the rows of several runs of one seed, each with its remedy and its learning rate."""
     batches, held_out = draw(slab, seed)
-    w_q, w_k = training.projections(_task(slab), seed)
+    w_q, w_k = training.projections(slab, seed)
     rows: list[Row] = []
     for part in _groups(slab, variants):
         remedies = [REMEDIES[name] for name, _ in part]
@@ -182,37 +163,22 @@ def measure(slab: Slab, seed: int, variants: Sequence[tuple[str, float]]) -> lis
 
 def draw(slab: Slab, seed: int) -> tuple[Batch, Batch]:
     """Draw the batches of all steps and the held-out ones, those of `training`."""
-    _, held_out = training.draw({**_task(slab), "steps": 0}, seed)
-    return training.draw_batches(_task(slab), seed, "", slab["steps"]), held_out
+    batches = training.draw_batches(slab, seed, "", slab["steps"])
+    return batches, training.draw_held_out(slab, seed)
 
 
-def _task(slab: Slab) -> training.Slab:
-    """Return the slab of `training` that has the same libraries and projections."""
-    return {
-        "d_k": slab["d_k"],
-        "n_k": slab["n_k"],
-        "batch_size": slab["batch_size"],
-        "d_model": slab["d_model"],
-        "d_v": slab["d_v"],
-        "noise_sd": slab["noise_sd"],
-        "steps": slab["steps"],
-    }
-
-
-def _groups(
-    slab: Slab, variants: Sequence[tuple[str, float]]
-) -> Iterator[Sequence[tuple[str, float]]]:
+def _groups(slab: Slab, variants: Sequence[Variant]) -> Iterator[Sequence[Variant]]:
     """Yield the runs that are trained together: of one family, and few enough for a cache."""
     widest = max(training.HELD_OUT * max(slab["n_k"], slab["d_model"]), slab["batch_size"])
     most = max(1, training.ENTRIES // max(2 * slab["d_k"] * slab["d_model"], widest))
     start = 0
     while start < len(variants):
-        family = REMEDIES[variants[start][0]].family
+        family = REMEDIES[variants[start].remedy].family
         end = start
         while (
             end < len(variants)
             and end - start < most
-            and REMEDIES[variants[end][0]].family == family
+            and REMEDIES[variants[end].remedy].family == family
         ):
             end += 1
         yield variants[start:end]

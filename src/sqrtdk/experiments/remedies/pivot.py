@@ -1,22 +1,13 @@
 """Make the report's compact table of the sensitivity to the learning rate from ladder.csv."""
 
-import math
-
 import pandas as pd
 
-from sqrtdk.experiments.remedies import ladder
+from sqrtdk.experiments import compact
+from sqrtdk.experiments.remedies.ladder import COLUMNS
 
-COLUMNS = ladder.COLUMNS
+__all__ = ["COLUMNS", "summarized"]
 
 
 def summarized(table: pd.DataFrame) -> pd.DataFrame:
     """Return the sensitivity of every remedy, in the shape of summary.csv."""
-    axes = ["d_k", "n_k", "batch_size", "remedy"]
-    return table[axes].assign(
-        metric="sensitivity",
-        n_seeds=table["n_seeds"],
-        mean=table["sensitivity"],
-        ci_low=table["sensitivity_low"],
-        ci_high=table["sensitivity_high"],
-        exact=math.nan,
-    )
+    return compact.summarized(table, COLUMNS, compact.own_ends("sensitivity"))

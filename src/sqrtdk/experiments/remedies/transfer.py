@@ -17,7 +17,7 @@ from sqrtdk.experiments.remedies.measure import REMEDY, Settings
 from sqrtdk.experiments.training import measure as training
 from sqrtdk.experiments.training import rates
 from sqrtdk.schema import Column
-from sqrtdk.stats.intervals import interval
+from sqrtdk.stats.seed_columns import estimate_columns, mean_row
 from sqrtdk.storage import tables
 
 SIZES = (schema.N_K, training.BATCH_SIZE)
@@ -25,29 +25,23 @@ SIZES = (schema.N_K, training.BATCH_SIZE)
 COLUMNS = (
     *(schema.axis_column(key) for key in (*SIZES, REMEDY, schema.D_K)),
     Column("n_seeds", "Number of seeds.", "seeds", read=int),
-    Column(
+    *estimate_columns(
         "best_rate",
         "Learning rate with the fewest steps to 90 %, interpolated on the grid; geometric mean "
-        "over seeds.",
+        "over seeds, with the interval of the logarithms.",
+        ends="rate",
+        optional=False,
     ),
-    Column("rate_low", "Lower end of its 95 % interval, from the logarithms.", optional=True),
-    Column("rate_high", "Upper end of its 95 % interval.", optional=True),
-    Column(
+    *estimate_columns(
         "alignment",
         "Cosine of a held-out query and its key at the end, mean over queries and seeds, at the "
         "rate of the grid next to best_rate.",
-        optional=True,
     ),
-    Column("alignment_low", "Lower end of its 95 % interval.", optional=True),
-    Column("alignment_high", "Upper end of its 95 % interval.", optional=True),
-    Column(
+    *estimate_columns(
         "slope",
         "Slope of ln best rate over ln d_k, mean over seeds; the same in all rows of a remedy. "
         "0 if the rate is the same at every d_k. Empty with one d_k.",
-        optional=True,
     ),
-    Column("slope_low", "Lower end of its 95 % interval.", optional=True),
-    Column("slope_high", "Upper end of its 95 % interval.", optional=True),
 )
 
 
@@ -96,18 +90,14 @@ def rows(settings: Settings, runs: pd.DataFrame) -> Iterator[tables.Row]:
         best = np.stack([best_rates(rates.runs_of(cells[d_k]), budget) for d_k in sizes], axis=1)
         slope: tables.Row = {}
         if len(sizes) > 1:
-            each = slopes(best, sizes)
-            low, high = interval(each)
-            slope = {"slope": float(np.mean(each)), "slope_low": low, "slope_high": high}
+            slope |= mean_row("slope", slopes(best, sizes))
         for place, d_k in enumerate(sizes):
             logs = best[:, place]
-            ends = interval(logs)
+            mean = mean_row("best_rate", logs, ends="rate")
             row: tables.Row = {
                 "d_k": d_k,
                 "n_seeds": len(logs),
-                "best_rate": float(np.exp(np.mean(logs))),
-                "rate_low": float(np.exp(ends[0])),
-                "rate_high": float(np.exp(ends[1])),
+                **{name: float(np.exp(log)) for name, log in mean.items()},
                 **_aligned(cells[d_k], float(np.mean(logs))),
                 **slope,
             }
@@ -118,6 +108,4 @@ def _aligned(cells: pd.DataFrame, log_rate: float) -> tables.Row:
     """Return the alignment at the rate of the grid that is next to the best one."""
     grid = np.array(sorted(set(cells["learning_rate"])))
     near = grid[np.argmin(np.abs(np.log(grid) - log_rate))]
-    values = cells.loc[cells["learning_rate"] == near, "alignment"].to_numpy(dtype=float)
-    low, high = interval(values)
-    return {"alignment": float(np.mean(values)), "alignment_low": low, "alignment_high": high}
+    return {**mean_row("alignment", cells.loc[cells["learning_rate"] == near, "alignment"])}

@@ -7,10 +7,7 @@ EXPERIMENT = Experiment(
     name="scaling",
     title="Scaling on and off against d_k: what the softmax and its gradients do.",
     row="One row per cell.",
-    measured_by=measure.__name__,
-    config_keys=measure.CONFIG_KEYS,
-    columns=measure.COLUMNS,
-    cells=measure.cells,
+    measure=measure,
     has_exact=True,
     paired=True,
     reference=Reference(
@@ -23,8 +20,6 @@ EXPERIMENT = Experiment(
             "d_v": 64,
         }
     ),
-    memory=measure.memory,
-    seconds=measure.seconds,
     tables=(
         Table(
             "crossings",

@@ -15,9 +15,9 @@ import pandas as pd
 from sqrtdk import schema
 from sqrtdk.experiments.encoder_decoder.measure import D_K, HIDDEN, LENGTH, READER
 from sqrtdk.experiments.training import rates
+from sqrtdk.experiments.training.crossfit import CHOSEN_RATES
 from sqrtdk.experiments.training.measure import Settings
 from sqrtdk.schema import Column
-from sqrtdk.stats.intervals import median, median_interval
 from sqrtdk.storage import tables
 
 MEASURE = "scaled_dot"
@@ -32,7 +32,7 @@ COLUMNS = (
     Column("n_seeds", "Number of seeds.", "seeds", read=int),
     *rates.CROSSFIT_STEPS,
     Column("accuracy", "Accuracy after the last step, mean over these seeds.", "share"),
-    *rates.CHOSEN_RATES,
+    *CHOSEN_RATES,
     Column("own_least", f"{_OWN}the least that it can be.", optional=True),
     Column("own_most", f"{_OWN}the most that it can be, or inf.", optional=True),
     Column("own_low", f"{_OWN}lower end of its 95 % interval.", optional=True),
@@ -66,23 +66,12 @@ def rows_of(
     arms = {at: rates.result_of(one, grid) for at, one in found.items()}
     smallest = min(d_k for _, d_k in arms)
     for (reader, d_k), arm in arms.items():
-        steps = arm.steps.to_numpy(dtype=float)
-        low, high = median_interval(steps)
-        runs = found[reader, d_k]
-        accuracy = runs.accuracy[np.arange(len(steps)), rates.crossfit(runs)]
+        accuracy = found[reader, d_k].accuracy[np.arange(len(arm.steps)), arm.chosen.places]
         yield {
             "reader": reader,
             "d_k": d_k,
-            "n_seeds": len(steps),
-            "reached": int(np.isfinite(steps).sum()),
-            "steps": budget,
-            "crossfit_steps": median(steps),
-            "crossfit_low": low,
-            "crossfit_high": high,
+            **arm.arm_row(budget),
             "accuracy": float(accuracy.mean()),
-            "rate_first": arm.rates[0],
-            "rate_second": arm.rates[1],
-            "edge": rates.edge(arm.rates, grid),
             **_ratio("own", arm, arms.get((reader, smallest)), budget),
             **_ratio("scaled", arm, arms.get((MEASURE, d_k)), budget),
         }

@@ -1,12 +1,14 @@
 """Judge the claims about sinks from sinks.csv."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from sqrtdk.claims.claim import Claim
 from sqrtdk.claims.findings import FACTOR, SELECTS, Finding, parts
 from sqrtdk.stats.decisions import all_known, beyond
 from sqrtdk.stats.intervals import Estimate, MissingError
+from sqrtdk.stats.seed_columns import estimate_of
 from sqrtdk.stats.series import WholeTable
 from sqrtdk.stats.wording import format_estimate, format_percent
 
@@ -23,14 +25,6 @@ def _arm(whole: WholeTable, attention: str, first_key: str) -> Mapping[Any, Any]
     return row
 
 
-def _estimate(row: Mapping[Any, Any], name: str) -> Estimate:
-    found = Estimate(row[name], row[f"{name}_low"], row[f"{name}_high"])
-    # NaN is not equal to itself.
-    if found.mean != found.mean:
-        raise MissingError(f"the run has no {name.replace('_', ' ')}")
-    return found
-
-
 def _edge(*rows: Mapping[Any, Any]) -> str:
     found = sorted({str(row["attention"]) for row in rows if row["edge"] not in ("", "only")})
     return f"the best rate of {', '.join(found)} is at the edge of the grid" if found else ""
@@ -39,12 +33,12 @@ def _edge(*rows: Mapping[Any, Any]) -> str:
 def needed(whole: WholeTable) -> Finding:
     """Judge whether softmax without a sink has a much larger loss on unmatched queries."""
     plain, sink = _arm(whole, "softmax", "none"), _arm(whole, "sink_logit", "none")
-    ratio = _estimate(plain, "sink_ratio")
+    ratio = estimate_of(plain, "sink_ratio")
     if ratio.low != ratio.low:
         raise MissingError(f"fewer than {FEWEST} seeds give no interval of a ratio")
     holds = beyond(ratio, FACTOR, above=True)
-    own, other = (_estimate(row, "loss_unmatched") for row in (plain, sink))
-    matched = _estimate(plain, "loss_matched")
+    own, other = (estimate_of(row, "loss_unmatched") for row in (plain, sink))
+    matched = estimate_of(plain, "loss_matched")
     verb = {True: "needs", False: "does not need", None: "may need"}[holds]
     return Finding(
         holds,
@@ -64,8 +58,10 @@ def needed(whole: WholeTable) -> Finding:
 def becomes_sink(whole: WholeTable) -> Finding:
     """Judge whether softmax puts most of the weight of unmatched queries on a first key."""
     row = _arm(whole, "softmax", "learned")
-    without, matched = (_estimate(row, f"first_weight_{kind}") for kind in ("unmatched", "matched"))
-    size = _estimate(row, "first_value_rms")
+    without, matched = (
+        estimate_of(row, f"first_weight_{kind}") for kind in ("unmatched", "matched")
+    )
+    size = estimate_of(row, "first_value_rms")
     holds = all_known((beyond(without, SELECTS, above=True), beyond(matched, SELECTS, above=False)))
     verb = {True: "makes", False: "makes no", None: "may make"}[holds]
     return Finding(
@@ -86,7 +82,7 @@ def becomes_sink(whole: WholeTable) -> Finding:
 def sigmoid(whole: WholeTable) -> Finding:
     """Judge whether sigmoid attention makes no sink of a first key, and needs none."""
     row = _arm(whole, "sigmoid_bias", "learned")
-    weight, ratio = _estimate(row, "first_weight_unmatched"), _estimate(row, "other_ratio")
+    weight, ratio = estimate_of(row, "first_weight_unmatched"), estimate_of(row, "other_ratio")
     if ratio.low != ratio.low:
         raise MissingError(f"fewer than {FEWEST} seeds give no interval of a ratio")
     # The ratio is with the first key over without it.
@@ -107,8 +103,10 @@ def sigmoid(whole: WholeTable) -> Finding:
     )
 
 
+_claim = partial(Claim, source="ours", evidence=parts("d_k", "n_k", "batch_size"), table="sinks")
+
 CLAIMS = (
-    Claim(
+    _claim(
         "sink_needed",
         "Where a query has nothing to attend to, softmax attention needs a sink.",
         "The ratio is the typical one over seeds (Hodges-Lehmann) of the loss of queries without a "
@@ -117,11 +115,8 @@ CLAIMS = (
         "is below, open otherwise.",
         "sinks-loss",
         needed,
-        source="ours",
-        evidence=parts("d_k", "n_k", "batch_size"),
-        table="sinks",
     ),
-    Claim(
+    _claim(
         "first_key_sink",
         "Softmax attention makes a sink of a first key that all queries share.",
         f"True if the whole interval of the weight on that key is above {SELECTS} for queries "
@@ -129,11 +124,8 @@ CLAIMS = (
         "otherwise. The key's item and value are learned.",
         "sinks-weights",
         becomes_sink,
-        source="ours",
-        evidence=parts("d_k", "n_k", "batch_size"),
-        table="sinks",
     ),
-    Claim(
+    _claim(
         "sigmoid_no_sink",
         "Sigmoid attention makes no sink of a first key, and needs none.",
         "The sigmoids have a learned constant. True if the whole interval of the weight of queries "
@@ -141,8 +133,5 @@ CLAIMS = (
         f"without the key to that with it is below {FACTOR}; false if one of both is above.",
         "sinks-weights",
         sigmoid,
-        source="ours",
-        evidence=parts("d_k", "n_k", "batch_size"),
-        table="sinks",
     ),
 )

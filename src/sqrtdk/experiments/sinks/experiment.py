@@ -2,19 +2,14 @@
 
 from sqrtdk.experiments.base import Experiment, Figure, Pivot, Table
 from sqrtdk.experiments.sinks import measure
+from sqrtdk.experiments.training import experiment as training
 
 EXPERIMENT = Experiment(
     name="sinks",
     title="Queries with nothing to attend to: softmax, sinks and sigmoids.",
     row="One row per cell.",
-    measured_by=measure.__name__,
-    config_keys=measure.CONFIG_KEYS,
-    columns=measure.COLUMNS,
-    cells=measure.cells,
-    batched_axes=measure.BATCHED_AXES,
+    measure=measure,
     research=True,
-    memory=measure.memory,
-    seconds=measure.seconds,
     tables=(
         Table(
             "sinks",
@@ -29,11 +24,7 @@ EXPERIMENT = Experiment(
         Figure("weights", tables=("sinks",), seeds_from="sinks"),
     ),
     references="sinks/references.html.j2",
-    limits=(
-        "The trained task is a toy: one head, one layer, noisy retrieval of an item among few, "
-        "with few seeds; learning rates are those of a grid. Steps are not time, and no language "
-        "model was trained.",
-    ),
+    limits=training.EXPERIMENT.limits,
     pivot=Pivot(
         metrics=("loss_unmatched", "loss_matched", "first_weight_unmatched"),
         side="first_key",

@@ -5,9 +5,9 @@ learning rates, one row each. All cells of a seed use the same libraries and que
 of a d_k start with the same projections.
 """
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
-from functools import partial
 from itertools import groupby
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from sqrtdk import schema
 from sqrtdk.core import random_streams
 from sqrtdk.core.random_streams import Purpose
 from sqrtdk.core.shapes import Floats
-from sqrtdk.experiments.cells import Cell, lazy_batch
+from sqrtdk.experiments.cells import Cell, seed_cells
 from sqrtdk.experiments.sinks import model
 from sqrtdk.experiments.sinks.model import ATTENTIONS, Attention, Head, Task
 from sqrtdk.experiments.training import lookup
@@ -44,13 +44,7 @@ FIRST_KEY = Key(
 )
 
 CONFIG_KEYS: tuple[Key, ...] = (
-    schema.D_K,
-    schema.N_K,
-    training.BATCH_SIZE,
-    training.D_MODEL,
-    schema.D_V,
-    training.NOISE_SD,
-    training.STEPS,
+    *training.TASK_KEYS,
     ATTENTION,
     FIRST_KEY,
     training.LEARNING_RATE,
@@ -62,6 +56,17 @@ BATCHED_AXES: tuple[str, ...] = ("attention", "first_key", "learning_rate")
 _DIVERGED = "Empty if the run has diverged."
 _FIRST = f"{_DIVERGED} Empty without a first key."
 _SINK = f"{_DIVERGED} Empty without a sink logit."
+
+
+def _pair(name: str, meaning: str, where: str) -> tuple[Column, Column]:
+    """Return the columns of a number for queries with a match and for those without."""
+    return (
+        Column(f"{name}_matched", f"{meaning} {where}", optional=True),
+        Column(
+            f"{name}_unmatched", f"The same for queries without a match. {where}", optional=True
+        ),
+    )
+
 
 AXES: tuple[Key, ...] = (schema.D_K, schema.N_K, training.BATCH_SIZE, ATTENTION, FIRST_KEY)
 
@@ -91,29 +96,18 @@ COLUMNS: tuple[Column, ...] = (
         counted=(training.HELD_OUT,),
         optional=True,
     ),
-    Column(
-        "item_weight_matched",
-        f"Sum of a matched query's weights on items, mean over queries. {_DIVERGED}",
-        optional=True,
+    *_pair(
+        "item_weight", "Sum of a matched query's weights on items, mean over queries.", _DIVERGED
     ),
-    Column("item_weight_unmatched", f"The same without a match. {_DIVERGED}", optional=True),
     Column(
         "max_weight_unmatched",
         f"Largest weight of an unmatched query on an item, mean over queries. {_DIVERGED}",
         optional=True,
     ),
-    Column(
-        "first_weight_matched",
-        f"Weight of a matched query on the first key, mean over queries. {_FIRST}",
-        optional=True,
+    *_pair(
+        "first_weight", "Weight of a matched query on the first key, mean over queries.", _FIRST
     ),
-    Column("first_weight_unmatched", f"The same without a match. {_FIRST}", optional=True),
-    Column(
-        "sink_weight_matched",
-        f"Weight of a matched query on the sink logit, mean over queries. {_SINK}",
-        optional=True,
-    ),
-    Column("sink_weight_unmatched", f"The same without a match. {_SINK}", optional=True),
+    *_pair("sink_weight", "Weight of a matched query on the sink logit, mean over queries.", _SINK),
     Column(
         "first_value_rms",
         f"Root mean square of the entries of the first key's value; 1 at the start. {_FIRST}",
@@ -136,16 +130,11 @@ class Settings(training.Settings, total=False):
     first_key: list[str]
 
 
-class Slab(schema.Slab, total=False):
+class Slab(training.Slab, total=False):
     """The work of one shard job. All learning rates of a seed are trained together."""
 
-    batch_size: int
-    d_model: int
-    noise_sd: float
-    steps: int
     attention: list[Attention]
     first_key: list[str]
-    learning_rate: list[float]
 
 
 class Variant(NamedTuple):
@@ -153,7 +142,7 @@ class Variant(NamedTuple):
 
     attention: Attention
     first_key: str
-    rate: float
+    learning_rate: float
 
 
 def memory(slab: Slab) -> int:
@@ -174,23 +163,8 @@ def seconds(slab: Slab) -> float:
 
 def cells(slab: Slab) -> Iterator[Cell]:
     """Yield the cells of one slab; those of a seed are trained together on first use."""
-    sizes: Row = {"d_k": slab["d_k"], "n_k": slab["n_k"], "batch_size": slab["batch_size"]}
-    variants = [
-        Variant(attention, first_key, rate)
-        for attention in slab["attention"]
-        for first_key in slab["first_key"]
-        for rate in slab["learning_rate"]
-    ]
-    for seed in range(*slab["seeds"]):
-        found = lazy_batch(partial(measure, slab, seed), variants)
-        for place, variant in enumerate(variants):
-            axes: Row = {
-                "attention": variant.attention,
-                "first_key": variant.first_key,
-                "learning_rate": variant.rate,
-                "seed": seed,
-            }
-            yield sizes | axes, partial(found, place)
+    runs = itertools.product(slab["attention"], slab["first_key"], slab["learning_rate"])
+    return seed_cells(slab, training.SIZES, [Variant(*run) for run in runs], measure)
 
 
 def measure(slab: Slab, seed: int, variants: Sequence[Variant]) -> list[Row]:
@@ -200,7 +174,7 @@ def measure(slab: Slab, seed: int, variants: Sequence[Variant]) -> list[Row]:
     best = model.posterior_losses(held_out, noise_sd=slab["noise_sd"], share=SHARE)
     rows: list[Row] = []
     for (attention, first_key), group in groupby(variants, lambda one: one[:2]):
-        rates = np.array([one.rate for one in group])[:, np.newaxis, np.newaxis]
+        rates = np.array([one.learning_rate for one in group])[:, np.newaxis, np.newaxis]
         first = draw_first(slab, seed) if first_key == "learned" else None
         with np.errstate(over="ignore", invalid="ignore"):
             head = Head(w_q, w_k, attention, first, rate=rates, n_k=slab["n_k"])
@@ -251,7 +225,7 @@ def stream(array: str, *, seed: int, sizes: Sequence[int]) -> np.random.Generato
 
 def draw(slab: Slab, seed: int, count: int, prefix: str) -> Task:
     """Draw the tasks of all steps: the batches of `training`, half of whose queries lose theirs."""
-    batch = training.draw_batches(_task(slab), seed, prefix, count)
+    batch = training.draw_batches(slab, seed, prefix, count)
     shape = (count, slab["batch_size"], slab["d_model"])
     matched = _stream(slab, seed, "matched").random(shape[:2]) < SHARE
     return _strangers(slab, seed, prefix, batch, matched)
@@ -259,7 +233,7 @@ def draw(slab: Slab, seed: int, count: int, prefix: str) -> Task:
 
 def draw_held_out(slab: Slab, seed: int) -> Task:
     """Draw the held-out task: every item of the libraries once, and as many strangers."""
-    _, batch = training.draw({**_task(slab), "steps": 0}, seed)
+    batch = training.draw_held_out(slab, seed)
     twice = batch._replace(
         queries=np.concatenate([batch.queries, batch.queries], axis=-2),
         targets=np.concatenate([batch.targets, batch.targets], axis=-1),
@@ -281,7 +255,7 @@ def _strangers(
 
 def projections(slab: Slab, seed: int) -> tuple[Floats, Floats]:
     """Draw initial projections; their last row is for the entry that all queries share."""
-    return training.projections({**_task(slab), "d_model": slab["d_model"] + 1}, seed)
+    return training.projections({"d_k": slab["d_k"], "d_model": slab["d_model"] + 1}, seed)
 
 
 def draw_first(slab: Slab, seed: int) -> tuple[Floats, Floats]:
@@ -294,16 +268,3 @@ def draw_first(slab: Slab, seed: int) -> tuple[Floats, Floats]:
 def _stream(slab: Slab, seed: int, array: str) -> np.random.Generator:
     sizes = slab["n_k"], slab["batch_size"], slab["d_model"], slab["d_v"]
     return stream(array, seed=seed, sizes=sizes)
-
-
-def _task(slab: Slab) -> training.Slab:
-    """Return the slab of `training` that has the same libraries."""
-    return {
-        "d_k": slab["d_k"],
-        "n_k": slab["n_k"],
-        "batch_size": slab["batch_size"],
-        "d_model": slab["d_model"],
-        "d_v": slab["d_v"],
-        "noise_sd": slab["noise_sd"],
-        "steps": slab["steps"],
-    }

@@ -1,8 +1,8 @@
 """Compute sinks.csv: losses and weights of every kind of attention at its best learning rate.
 
 The best rate has the least loss over all held-out queries. Half of the seeds choose it, and the
-other half are reported at it, and vice versa, as in `training.rates`. Ratios of losses are computed
-seed by seed.
+other half are reported at it, and vice versa, as in `training.crossfit`. Ratios of losses are
+computed seed by seed.
 """
 
 from collections.abc import Iterator
@@ -14,12 +14,10 @@ import pandas as pd
 from sqrtdk import schema
 from sqrtdk.experiments.sinks.measure import ATTENTION, FIRST_KEY, Settings
 from sqrtdk.experiments.training import measure as training
-from sqrtdk.experiments.training import rates
+from sqrtdk.experiments.training.crossfit import CHOSEN_RATES, Chosen, at_least_loss
 from sqrtdk.schema import Column
-from sqrtdk.stats.intervals import interval, typical_ratio
+from sqrtdk.stats.seed_columns import estimate_columns, mean_row, ratio_row
 from sqrtdk.storage import tables
-
-SIZES = (schema.D_K, schema.N_K, training.BATCH_SIZE)
 
 METRICS = {
     "loss_matched": "Loss of queries with a match",
@@ -39,36 +37,27 @@ METRICS = {
 
 _OTHER = (
     "Typical ratio (Hodges-Lehmann) of the loss of unmatched queries to that of the same attention "
-    "with the other kind of first key: "
+    "with the other kind of first key."
 )
 _SINK = (
     "Typical ratio of the loss of unmatched queries to that of sink_logit with the same kind of "
-    "first key: "
+    "first key."
 )
 
 
-def _triple(name: str, meaning: str) -> tuple[Column, ...]:
-    return (
-        Column(name, f"{meaning}, mean over seeds. Empty where it is undefined.", optional=True),
-        Column(f"{name}_low", "Lower end of its 95 % interval.", optional=True),
-        Column(f"{name}_high", "Upper end of its 95 % interval.", optional=True),
-    )
-
-
 COLUMNS = (
-    *(schema.axis_column(key) for key in (*SIZES, ATTENTION, FIRST_KEY)),
+    *(schema.axis_column(key) for key in (*training.SIZES, ATTENTION, FIRST_KEY)),
     Column("n_seeds", "Number of seeds.", "seeds", read=int),
-    *rates.CHOSEN_RATES,
-    *(column for name, meaning in METRICS.items() for column in _triple(name, meaning)),
+    *CHOSEN_RATES,
     *(
-        Column(f"{name}{end}", f"{meaning}{words}", optional=True)
-        for name, meaning in (("other_ratio", _OTHER), ("sink_ratio", _SINK))
-        for end, words in (
-            ("", "the estimate."),
-            ("_low", "lower end of its 95 % interval."),
-            ("_high", "upper end."),
+        column
+        for name, meaning in METRICS.items()
+        for column in estimate_columns(
+            name, f"{meaning}, mean over seeds. Empty where it is undefined."
         )
     ),
+    *estimate_columns("other_ratio", _OTHER),
+    *estimate_columns("sink_ratio", _SINK),
 )
 
 
@@ -76,32 +65,19 @@ class Arm(NamedTuple):
     """One kind of attention and first key: its rows at the chosen rates, by seed, and the rates."""
 
     rows: pd.DataFrame
-    rates: tuple[float, float]
-    edge: str
+    chosen: Chosen
 
 
 def arm_of(cells: pd.DataFrame) -> Arm:
     """Return the rows of one arm, each seed at the rate that the other half of the seeds chose."""
-    total = cells.assign(loss=(cells["loss_matched"] + cells["loss_unmatched"]) / 2)
-    losses = total.pivot_table(
-        index="seed", columns="learning_rate", values="loss", dropna=False, sort=True
-    )
-    # A run that diverged is worse than any other.
-    found = losses.to_numpy(dtype=float, na_value=np.inf)
-    seeds, grid = list(losses.index), [float(rate) for rate in losses.columns]
-    places = np.empty(len(seeds), dtype=int)
-    for own, other in ((0, 1), (1, 0)):
-        chosen = found[other::2] if len(seeds) > 1 else found
-        places[own::2] = int(np.argmin(np.mean(chosen, axis=0)))
-    at = pd.DataFrame({"seed": seeds, "learning_rate": [grid[place] for place in places]})
-    best = grid[places[0]], grid[places[min(1, len(places) - 1)]]
-    rows = at.merge(cells, on=["seed", "learning_rate"]).set_index("seed")
-    return Arm(rows, best, rates.edge(best, grid))
+    losses = cells.assign(loss=(cells["loss_matched"] + cells["loss_unmatched"]) / 2)
+    rows, chosen = at_least_loss(cells, losses)
+    return Arm(rows.set_index("seed"), chosen)
 
 
 def rows(settings: Settings, runs: pd.DataFrame) -> Iterator[tables.Row]:
     """Yield the rows of sinks.csv for a run's runs.csv."""
-    sizes = [key.name for key in SIZES]
+    sizes = [key.name for key in training.SIZES]
     for at, frame in runs.groupby(sizes, sort=True):
         common = cast(tables.Row, dict(zip(sizes, at, strict=True)))
         arms = {
@@ -113,26 +89,16 @@ def rows(settings: Settings, runs: pd.DataFrame) -> Iterator[tables.Row]:
                 "attention": attention,
                 "first_key": first,
                 "n_seeds": len(arm.rows),
-                "rate_first": arm.rates[0],
-                "rate_second": arm.rates[1],
-                "edge": arm.edge,
+                **arm.chosen.row,
             }
             for name in METRICS:
-                values = arm.rows[name].dropna().to_numpy(dtype=float)
-                if len(values):
-                    low, high = interval(values)
-                    row |= {name: float(np.mean(values)), f"{name}_low": low, f"{name}_high": high}
-            other = arms.get((attention, "none" if first == "learned" else "learned"))
-            row |= _ratio("other_ratio", arm, other)
-            row |= _ratio("sink_ratio", arm, arms.get(("sink_logit", first)))
+                row |= mean_row(name, arm.rows[name].dropna())
+            others = {
+                "other_ratio": (attention, "none" if first == "learned" else "learned"),
+                "sink_ratio": ("sink_logit", first),
+            }
+            for name, than in others.items():
+                if than in arms:
+                    losses = (one.rows["loss_unmatched"] for one in (arm, arms[than]))
+                    row |= ratio_row(name, *losses)
             yield {column.name: (common | row).get(column.name, np.nan) for column in COLUMNS}
-
-
-def _ratio(name: str, arm: Arm, other: Arm | None) -> tables.Row:
-    if other is None:
-        return {}
-    found = (arm.rows["loss_unmatched"] / other.rows["loss_unmatched"]).dropna()
-    if found.empty:
-        return {}
-    ratio = typical_ratio(found.to_numpy(dtype=float))
-    return {name: ratio.mean, f"{name}_low": ratio.low, f"{name}_high": ratio.high}

@@ -7,14 +7,8 @@ EXPERIMENT = Experiment(
     name="training",
     title="Training associative retrieval against d_k: when scaling helps, and when it does not.",
     row="One row per logged step of a cell.",
-    measured_by=measure.__name__,
-    config_keys=measure.CONFIG_KEYS,
-    columns=measure.COLUMNS,
-    cells=measure.cells,
-    batched_axes=measure.BATCHED_AXES,
+    measure=measure,
     scalar_scale_only=True,
-    memory=measure.memory,
-    seconds=measure.seconds,
     tables=(
         Table(
             "rates",

@@ -76,14 +76,14 @@ LOSS = Key(
 )
 LEARNING_RATE = Key("learning_rate", "number", "Learning rate of the optimizer.")
 
+SIZES: tuple[Key, ...] = (schema.D_K, schema.N_K, BATCH_SIZE)
+"""Axes of the retrieval, also in other experiments that train it."""
+
+TASK_KEYS: tuple[Key, ...] = (*SIZES, D_MODEL, schema.D_V, NOISE_SD, STEPS)
+"""Keys of the retrieval, also in other experiments that train it."""
+
 CONFIG_KEYS: tuple[Key, ...] = (
-    schema.D_K,
-    schema.N_K,
-    BATCH_SIZE,
-    D_MODEL,
-    schema.D_V,
-    NOISE_SD,
-    STEPS,
+    *TASK_KEYS,
     OPTIMIZER,
     LOSS,
     LEARNING_RATE,
@@ -100,9 +100,7 @@ COLUMNS: tuple[Column, ...] = (
     *(
         schema.axis_column(key)
         for key in (
-            schema.D_K,
-            schema.N_K,
-            BATCH_SIZE,
+            *SIZES,
             OPTIMIZER,
             LOSS,
             schema.SCALING,
@@ -344,10 +342,14 @@ def draw(slab: Slab, seed: int) -> tuple[Batch, Batch]:
 
     They do not depend on d_k, and the batch of a step does not depend on the number of steps.
     """
+    return draw_batches(slab, seed, "", slab["steps"] + 1), draw_held_out(slab, seed)
+
+
+def draw_held_out(slab: Slab, seed: int) -> Batch:
+    """Draw held-out libraries, and a query about each of their items."""
     n_k = slab["n_k"]
     libraries = _libraries(n_k)
-    held_out = _draw(slab, seed, "held_out_", libraries, np.tile(np.arange(n_k), (libraries, 1)))
-    return draw_batches(slab, seed, "", slab["steps"] + 1), held_out
+    return _draw(slab, seed, "held_out_", libraries, np.tile(np.arange(n_k), (libraries, 1)))
 
 
 def draw_batches(slab: Slab, seed: int, prefix: str, count: int) -> Batch:

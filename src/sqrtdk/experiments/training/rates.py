@@ -19,27 +19,34 @@ import numpy as np
 import pandas as pd
 
 from sqrtdk import schema
+from sqrtdk.experiments.training import crossfit
 from sqrtdk.experiments.training import measure as training
+from sqrtdk.experiments.training.crossfit import Chosen
 from sqrtdk.schema import Column
-from sqrtdk.stats.intervals import interval, median, median_interval, typical_ratio
+from sqrtdk.stats.intervals import median, median_interval, typical_ratio
+from sqrtdk.stats.seed_columns import mean_row
 from sqrtdk.stats.series import scaled_rule
 from sqrtdk.storage import tables
 
-TASK = (schema.D_K, schema.N_K, training.BATCH_SIZE, training.OPTIMIZER, training.LOSS)
+TASK = (*training.SIZES, training.OPTIMIZER, training.LOSS)
 """The axes that the scale rules of one comparison share."""
 
-CHOSEN_RATES = (
-    Column("rate_first", "Learning rate of the first, third, ... seeds, chosen by the others."),
-    Column("rate_second", "Learning rate of the other seeds."),
-    Column(
-        "edge",
-        "lowest or highest where one of the two rates is at that end of the grid; only where the "
-        "grid has no other. Empty elsewhere.",
-        read=str,
-        optional=True,
-    ),
-)
-"""The rates at which an arm is reported, each half of the seeds at the rate of the other half."""
+
+def _median_columns(
+    name: str, meaning: str, ends: str, *, optional: bool = False
+) -> tuple[Column, ...]:
+    """Return the columns of a median of steps and of its interval."""
+    return (
+        Column(name, meaning, "steps", optional=optional),
+        Column(
+            f"{ends}_low",
+            "Lower end of its 95 % interval, from order statistics. Empty below six seeds.",
+            "steps",
+            optional=True,
+        ),
+        Column(f"{ends}_high", "Upper end, or inf. Empty below six seeds.", "steps", optional=True),
+    )
+
 
 CROSSFIT_STEPS = (
     Column(
@@ -50,20 +57,13 @@ CROSSFIT_STEPS = (
         read=int,
     ),
     Column("steps", "Steps trained, so that inf below means more than these.", "steps", read=int),
-    Column(
+    *_median_columns(
         "crossfit_steps",
         "Median over these seeds of the steps to 90 %; inf where more than `steps`.",
-        "steps",
+        "crossfit",
     ),
-    Column(
-        "crossfit_low",
-        "Lower end of its 95 % interval, by order statistics. Empty below six seeds.",
-        "steps",
-        optional=True,
-    ),
-    Column("crossfit_high", "Upper end, or inf. Empty below six seeds.", "steps", optional=True),
 )
-"""Steps to 90 % at these rates, for tables with a row for each arm."""
+"""Steps to 90 % at `CHOSEN_RATES`, for tables with a row for each arm."""
 
 COLUMNS = (
     *(schema.axis_column(key) for key in (*TASK, schema.SCALING, training.LEARNING_RATE)),
@@ -71,18 +71,9 @@ COLUMNS = (
     Column("reached", "Number of these seeds that reached 90 % accuracy.", "seeds", read=int),
     Column("diverged", "Number of these seeds that diverged.", "seeds", read=int),
     Column("steps", "Steps trained, so that inf below means more than these.", "steps", read=int),
-    Column(
-        "steps_to_90",
-        "Median over seeds of the steps to 90 %; inf if more than `steps`.",
-        "steps",
+    *_median_columns(
+        "steps_to_90", "Median over seeds of the steps to 90 %; inf if more than `steps`.", "ci"
     ),
-    Column(
-        "ci_low",
-        "Lower end of its 95 % interval, from order statistics. Empty below six seeds.",
-        "steps",
-        optional=True,
-    ),
-    Column("ci_high", "Upper end, or inf. Empty below six seeds.", "steps", optional=True),
     Column(
         "final_accuracy",
         "Accuracy after the last step, mean over seeds; 0 for a run that diverged.",
@@ -109,21 +100,14 @@ COLUMNS = (
         optional=True,
     ),
     Column("rate_second", "The rate at which the other seeds are reported.", optional=True),
-    Column(
+    *_median_columns(
         "crossfit_steps",
         "For a best rate: median over seeds of the steps to 90 %, each seed at the rate that the "
         "other half of the seeds chose; inf if more than `steps`. A single seed is reported at "
         "its own best rate.",
-        "steps",
+        "crossfit",
         optional=True,
     ),
-    Column(
-        "crossfit_low",
-        "Lower end of its 95 % interval, from order statistics. Empty below six seeds.",
-        "steps",
-        optional=True,
-    ),
-    Column("crossfit_high", "Upper end, or inf. Empty below six seeds.", "steps", optional=True),
     Column(
         "ratio_least",
         "For a best rate: steps to 90 % over those of the rule that divides by √d_k, seed by seed, "
@@ -197,36 +181,46 @@ class Runs(NamedTuple):
 
 def runs_of(cells: pd.DataFrame) -> Runs:
     """Return the runs of one scale rule from the rows after their last step."""
-
-    def matrix(name: str, empty: float) -> np.ndarray:
-        table = cells.pivot_table(
-            index="seed", columns="learning_rate", values=name, dropna=False, sort=True
-        )
-        return table.to_numpy(dtype=float, na_value=empty)
-
     seeds, rates = (sorted(set(cells[name])) for name in ("seed", "learning_rate"))
     return Runs(
         seeds,
         rates,
-        matrix("steps_to_90", np.inf),
-        matrix("accuracy", 0.0),
-        matrix("diverged", 0.0),
+        crossfit.matrix(cells, "steps_to_90", np.inf),
+        crossfit.matrix(cells, "accuracy", 0.0),
+        crossfit.matrix(cells, "diverged", 0.0),
     )
 
 
 class RuleResult(NamedTuple):
     """One scale rule of a comparison, by seed.
 
-    `steps` are the steps to 90 %, each seed at the rate that the other half of the seeds chose.
-    `rates` are the two rates, of the first half and of the second. `windows` are the decades of
-    learning rates at which the seed ends above 90 %, and `open` is whether some windows reach an
-    end of the grid.
+    `steps` are the steps to 90 %, each seed at the `chosen` rate of the other half of the seeds.
+    `windows` are the decades of learning rates at which the seed ends above 90 %, and `open` is
+    whether some windows reach an end of the grid.
     """
 
     steps: Seeds
-    rates: tuple[float, float]
+    chosen: Chosen
     windows: Seeds
     open: bool
+
+    @property
+    def median_row(self) -> tables.Row:
+        """Return the median of the steps, its interval and the rates, as columns of a row."""
+        steps = self.steps.to_numpy(dtype=float)
+        low, high = median_interval(steps)
+        return {
+            "crossfit_steps": median(steps),
+            "crossfit_low": low,
+            "crossfit_high": high,
+            **self.chosen.row,
+        }
+
+    def arm_row(self, budget: int) -> tables.Row:
+        """Return the columns of a table with a row for each arm, after `budget` steps."""
+        reached = int(np.isfinite(self.steps.to_numpy(dtype=float)).sum())
+        counts: tables.Row = {"n_seeds": len(self.steps), "reached": reached, "steps": budget}
+        return counts | self.median_row
 
 
 def rows(settings: training.Settings, runs: pd.DataFrame) -> Iterator[tables.Row]:
@@ -256,37 +250,29 @@ def rows_of(found: Mapping[str, Runs], settings: training.Settings) -> Iterator[
                 "edge": "",
             }
             if row["best"]:
-                row["edge"] = edge((rate, *results[name].rates), grid)
                 row |= _reported(results[name], scaled, budget)
+                row["edge"] = crossfit.edge((rate, *results[name].chosen.rates), grid)
             yield row
 
 
 def result_of(runs: Runs, grid: Sequence[float]) -> RuleResult:
     """Return one scale rule of a comparison."""
-    places = crossfit(runs)
+    chosen = choose_by_halves(runs)
     works = runs.accuracy >= training.LEARNT_ACCURACY
     widths = dict(zip(sorted(set(grid)), decades(grid), strict=True))
     windows = works @ np.array([widths[rate] for rate in runs.rates])
     ends = [place for place, rate in enumerate(runs.rates) if rate in (min(grid), max(grid))]
     return RuleResult(
-        pd.Series(runs.steps[np.arange(len(places)), places], runs.seeds),
-        (runs.rates[places[0]], runs.rates[places[min(1, len(places) - 1)]]),
+        pd.Series(runs.steps[np.arange(len(runs.seeds)), chosen.places], runs.seeds),
+        chosen,
         pd.Series(windows, runs.seeds),
         bool(works[:, ends].any()),
     )
 
 
-def crossfit(runs: Runs) -> np.ndarray:
-    """Return, for each seed, the index of the rate that the other half of the seeds chose.
-
-    The halves are every other seed. A single seed chooses its own rate.
-    """
-    seeds = range(len(runs.seeds))
-    first, second = seeds[::2], seeds[1::2]
-    places = np.empty(len(seeds), dtype=int)
-    for own, other in ((first, second), (second, first)):
-        places[list(own)] = choose(runs.at(other or own))
-    return places
+def choose_by_halves(runs: Runs) -> Chosen:
+    """Return the rates at which seeds are reported, each best for the other half of them."""
+    return crossfit.choose(len(runs.seeds), runs.rates, lambda places: choose(runs.at(places)))
 
 
 def choose(runs: Runs) -> int:
@@ -297,14 +283,6 @@ def choose(runs: Runs) -> int:
         return median(steps), -int(np.isfinite(steps).sum()), -float(runs.accuracy[:, place].mean())
 
     return min(range(len(runs.rates)), key=rank)
-
-
-def edge(chosen: Sequence[float], grid: Sequence[float]) -> str:
-    """Return which end of the grid one of the rates is at; empty if none is."""
-    lowest, highest = (end in chosen for end in (min(grid), max(grid)))
-    if len(set(grid)) == 1:
-        return "only"
-    return "lowest" if lowest else "highest" if highest else ""
 
 
 def decades(grid: Sequence[float]) -> list[float]:
@@ -335,26 +313,16 @@ def _measured(runs: Runs, place: int) -> tables.Row:
 
 def _reported(result: RuleResult, scaled: RuleResult | None, budget: int) -> tables.Row:
     """Return the cross-fitted columns, compared with the rule that divides by √d_k."""
-    low, high = median_interval(result.steps.to_numpy(dtype=float))
     row = {
-        "rate_first": result.rates[0],
-        "rate_second": result.rates[1],
-        "crossfit_steps": median(result.steps.to_numpy(dtype=float)),
-        "crossfit_low": low,
-        "crossfit_high": high,
-        **_mean("window", "window", result.windows),
+        **result.median_row,
+        **mean_row("window", result.windows),
         "window_edge": float(result.open),
     }
     if scaled is None:
         return row
     gap = (scaled.windows - result.windows).dropna()
-    return row | compare(result.steps, scaled.steps, budget) | _mean("window_gap", "gap", gap)
-
-
-def _mean(name: str, ends: str, seeds: Seeds) -> tables.Row:
-    values = seeds.to_numpy(dtype=float)
-    low, high = interval(values)
-    return {name: float(np.mean(values)), f"{ends}_low": low, f"{ends}_high": high}
+    row |= compare(result.steps, scaled.steps, budget)
+    return row | mean_row("window_gap", gap, ends="gap")
 
 
 def compare(seeds: Seeds, scaled: Seeds, budget: int) -> tables.Row:

@@ -13,10 +13,11 @@ import numpy as np
 import pandas as pd
 
 from sqrtdk import schema
+from sqrtdk.experiments.training.crossfit import matrix
 from sqrtdk.experiments.training.rates import decades
 from sqrtdk.experiments.transformer.measure import D_HEAD, LEARNING_RATE, NETWORK, TASK, Settings
 from sqrtdk.schema import Column
-from sqrtdk.stats.intervals import interval
+from sqrtdk.stats.seed_columns import estimate_columns, mean_row
 from sqrtdk.stats.series import scaled_rule
 from sqrtdk.storage import tables
 
@@ -28,9 +29,9 @@ _BEST = "Only in the row of the arm's best rate, else empty"
 COLUMNS = (
     *(schema.axis_column(key) for key in (TASK, NETWORK, D_HEAD, schema.SCALING, LEARNING_RATE)),
     Column("n_seeds", "Number of seeds.", "seeds", read=int),
-    Column("loss", "Held-out loss after the last step, mean over seeds.", "nats"),
-    Column("loss_low", "Lower end of its 95 % interval.", "nats", optional=True),
-    Column("loss_high", "Upper end.", "nats", optional=True),
+    *estimate_columns(
+        "loss", "Held-out loss after the last step, mean over seeds.", "nats", optional=False
+    ),
     Column("accuracy", "Accuracy after the last step, mean over seeds.", "share"),
     Column(
         "learnt",
@@ -42,32 +43,24 @@ COLUMNS = (
     Column("diverged", "Number of seeds that diverged.", "seeds", read=int),
     Column("begun", "Held-out loss at initialisation, mean over seeds.", "nats"),
     Column("best", "1 for the rate with the lowest mean loss of the arm, else 0.", read=int),
-    Column("window", f"Decades of rates at which a seed has learnt, mean. {_BEST}.", optional=True),
-    Column("window_low", "Lower end of its 95 % interval.", optional=True),
-    Column("window_high", "Upper end.", optional=True),
+    *estimate_columns("window", f"Decades of rates at which a seed has learnt, mean. {_BEST}."),
     Column(
         "window_edge",
         f"1 if some seed has learnt at the highest rate of the grid, so that the window may be "
         f"wider. {_BEST}.",
         optional=True,
     ),
-    Column(
+    *estimate_columns(
         "gap",
         f"Decades by which the window is wider with 1/√d_head, seed by seed, mean. {_BEST}, and "
         "empty without that rule.",
-        optional=True,
     ),
-    Column("gap_low", "Lower end of its 95 % interval.", optional=True),
-    Column("gap_high", "Upper end.", optional=True),
-    Column(
+    *estimate_columns(
         "sensitivity",
         "Learning-rate sensitivity (Wortsman et al. 2023): mean over rates of the loss above the "
         f"arm's best one, mean over seeds. Small too if nothing is learnt at any rate. {_BEST}.",
         "nats",
-        optional=True,
     ),
-    Column("sensitivity_low", "Lower end of its 95 % interval.", "nats", optional=True),
-    Column("sensitivity_high", "Upper end.", "nats", optional=True),
 )
 
 
@@ -95,18 +88,11 @@ def arms_of(settings: Settings, runs: pd.DataFrame) -> dict[tuple[str, str, int,
     found = {}
     for at, frame in runs.groupby(axes, sort=True):
         ends = frame[frame["step"] == int(settings["steps"])]
-
-        def matrix(name: str, rows: pd.DataFrame) -> np.ndarray:
-            table = rows.pivot_table(
-                index="seed", columns="learning_rate", values=name, dropna=False, sort=True
-            )
-            return table.to_numpy(dtype=float)
-
-        begun = matrix("held_out_loss", frame[frame["step"] == 0])
-        loss, diverged = matrix("held_out_loss", ends), matrix("diverged", ends)
+        begun = matrix(frame[frame["step"] == 0], "held_out_loss")
+        loss, diverged = matrix(ends, "held_out_loss"), matrix(ends, "diverged")
         loss = np.where(diverged > 0, begun, loss)
         arm = Arm(
-            sorted(set(frame["learning_rate"])), begun, loss, matrix("accuracy", ends), diverged
+            sorted(set(frame["learning_rate"])), begun, loss, matrix(ends, "accuracy"), diverged
         )
         found[cast(tuple[str, str, int, str], at)] = arm
     return found
@@ -143,21 +129,16 @@ def rows(settings: Settings, runs: pd.DataFrame) -> Iterator[tables.Row]:
             row: dict[str, Any] = {
                 "task": task, "network": network, "d_head": d_head, "scaling": scaling,
                 "learning_rate": rate, "n_seeds": len(arm.loss),
-                **_mean("loss", arm.loss[:, place]),
+                **mean_row("loss", arm.loss[:, place]),
                 "accuracy": float(np.mean(arm.accuracy[:, place])),
                 "learnt": int(np.sum(arm.learnt(level)[:, place])),
                 "diverged": int(np.sum(arm.diverged[:, place])),
                 "begun": float(np.mean(arm.begun)), "best": int(place == chosen),
             }  # fmt: skip
             if place == chosen:
-                row |= _mean("window", windows(arm, level))
+                row |= mean_row("window", windows(arm, level))
                 row["window_edge"] = float(np.any(arm.learnt(level)[:, -1]))
                 if other is not None:
-                    row |= _mean("gap", windows(other, level) - windows(arm, level))
-                row |= _mean("sensitivity", np.mean(arm.loss - arm.loss[:, [chosen]], axis=1))
+                    row |= mean_row("gap", windows(other, level) - windows(arm, level))
+                row |= mean_row("sensitivity", np.mean(arm.loss - arm.loss[:, [chosen]], axis=1))
             yield {column.name: row.get(column.name, np.nan) for column in COLUMNS}
-
-
-def _mean(name: str, values: np.ndarray) -> dict[str, float]:
-    low, high = interval(values)
-    return {name: float(np.mean(values)), f"{name}_low": low, f"{name}_high": high}

@@ -14,6 +14,7 @@ from sqrtdk.experiments.transformer.collapse import COLLAPSED
 from sqrtdk.experiments.transformer.measure import Settings
 from sqrtdk.stats.decisions import beyond
 from sqrtdk.stats.intervals import Estimate, MissingError, interval
+from sqrtdk.stats.seed_columns import estimate_of
 from sqrtdk.stats.series import WholeTable, unscaled_rule
 from sqrtdk.stats.wording import format_estimate, format_percent
 
@@ -26,13 +27,9 @@ def _mean(values: pd.Series) -> Estimate:
     return Estimate(float(np.mean(numbers)), *interval(numbers))
 
 
-def _estimate(row: pd.Series, name: str) -> Estimate:
-    return Estimate(*(float(row[f"{name}{end}"]) for end in ("", "_low", "_high")))
-
-
 def _decades(row: pd.Series) -> str:
     """Return the window of an arm in words; it may reach beyond the grid."""
-    return "at least " * bool(row["window_edge"]) + format_estimate(_estimate(row, "window"))
+    return "at least " * bool(row["window_edge"]) + format_estimate(estimate_of(row, "window"))
 
 
 def window(whole: WholeTable) -> Finding:
@@ -48,7 +45,7 @@ def window(whole: WholeTable) -> Finding:
         raise MissingError("the run does not have both a rule that leaves the scores as they are "
                            "and one that divides by √d_k")  # fmt: skip
     row = best.loc[off]
-    gap, own = _estimate(row, "gap"), _estimate(row, "window")
+    gap, own = estimate_of(row, "gap"), estimate_of(row, "window")
     scaled = Estimate(own.mean + gap.mean)
     holds = beyond(gap, WIDER, above=True)
     if row["window_edge"] and holds is not True:
@@ -58,7 +55,8 @@ def window(whole: WholeTable) -> Finding:
     others = [f"{name} {_decades(one)}" for name, one in best.iterrows() if name != off]
     lost = table.groupby("scaling")["diverged"].sum()
     sensitive = ", ".join(
-        f"{name} {format_estimate(_estimate(one, 'sensitivity'))}" for name, one in best.iterrows()
+        f"{name} {format_estimate(estimate_of(one, 'sensitivity'))}"
+        for name, one in best.iterrows()
     )
     runs = int(table["n_seeds"].iloc[0]) * table["learning_rate"].nunique()
     verb = "widens" if holds else "does not widen" if holds is False else "may widen"

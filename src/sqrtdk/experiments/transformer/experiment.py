@@ -7,15 +7,8 @@ EXPERIMENT = Experiment(
     name="transformer",
     title="Transformer: a small causal transformer and a recurrent network of its size, trained.",
     row="One row per logged step of a cell.",
-    measured_by=measure.__name__,
-    config_keys=measure.CONFIG_KEYS,
-    columns=measure.COLUMNS,
-    cells=measure.cells,
-    batched_axes=measure.BATCHED_AXES,
+    measure=measure,
     research=True,
-    memory=measure.memory,
-    seconds=measure.seconds,
-    refuse=measure.refuse,
     tables=(
         Table(
             "arms",
