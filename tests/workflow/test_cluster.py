@@ -1,8 +1,10 @@
 """Jobs on a cluster, which here is this machine behind a script that submits jobs."""
 
+import math
 import os
 import re
 import signal
+import sys
 import tomllib
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,8 +22,8 @@ from sqrtdk.jobs import merge
 from sqrtdk.schema import Slab
 from sqrtdk.storage import shard_files
 from sqrtdk.system import interrupts
-from sqrtdk.workflow import executors, job_logs, progress, submissions
-from sqrtdk.workflow.time_left import TimeLeft
+from sqrtdk.workflow import executors, expected_jobs, job_logs, progress, submissions
+from sqrtdk.workflow.time_left import Job, Place, TimeLeft
 
 GRID = {"experiments": "scaling", "d_k": 16, "n_k": 16, "n_q": 4, "d_v": 4, "shard_seeds": 2}
 TABLE = "results/one/scaling/runs.csv"
@@ -200,19 +202,28 @@ def test_the_image_and_conda_have_what_pyproject_lists_for_slurm() -> None:
 
 def test_the_time_left_on_a_cluster_counts_its_slots() -> None:
     # 12 jobs of an estimated minute: 2 have ended after 2 minutes each, 4 have run for one.
-    found = TimeLeft(slots=4)
-    found.expect({f"s{n}": ("cluster", 60.0) for n in range(12)}, {f"s{n}": 1 for n in range(12)})
+    found = TimeLeft()
+    jobs = {n: Job("cluster x", 60.0, place=Place.CLUSTER) for n in range(12)}
+    found.expect(jobs, {Place.HERE: 1, Place.CLUSTER: 4})
     for n in range(6):
-        found.start(n, f"s{n}", f"s{n}", 0.0 if n < 2 else 120.0)
+        found.start(n, 0.0 if n < 2 else 120.0)
         if n < 2:
             found.end(n, 120.0)
-    # A minute of 4 jobs and 2 minutes of 6 others, 4 at a time. The estimate keeps some weight.
-    assert found.left(180.0) == pytest.approx((4 * 60 + 6 * 120) / 4, rel=0.05)
+    # 4 jobs for another minute, then 6 others of 2 minutes, 4 at a time: the last ones begin at 3
+    # minutes. The estimate keeps some weight.
+    assert found.left(180.0) == pytest.approx(60 + 120 + 120, rel=0.05)
     # However many slots there are, a job takes its time.
-    found.slots = 1000
-    assert found.left(180.0) == pytest.approx(60, rel=0.05)
-    assert executors.slots_of(options("--executor", "cluster-generic", "--jobs", "7")) == 7
-    assert executors.slots_of(options("-e", "cluster-generic", "--jobs", "unlimited")) is None
+    found.slots = {Place.HERE: 1, Place.CLUSTER: math.inf}
+    assert found.left(180.1) == pytest.approx(120, rel=0.05)
+
+
+@pytest.mark.parametrize(("jobs", "places"), [(7, 7), (sys.maxsize, math.inf)])
+def test_the_slots_of_a_cluster_are_those_that_may_be_submitted(jobs: int, places: float) -> None:
+    settings = SimpleNamespace(local_cores=3)
+    run = SimpleNamespace(local_exec=False, nodes=jobs, resource_settings=settings)
+    assert expected_jobs.slots(run) == {Place.HERE: 3, Place.CLUSTER: places}
+    here = SimpleNamespace(local_exec=True, cores=5)
+    assert expected_jobs.slots(here) == {Place.HERE: 5}
 
 
 def failed_job(number: int, *logs: Path) -> dict[str, Any]:

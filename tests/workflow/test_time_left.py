@@ -1,95 +1,223 @@
 """The time left: a recorded default run through the estimator, its record, and its line."""
 
-import collections
 import csv
 import io
-import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from sqrtdk.workflow import progress, time_left
-from sqrtdk.workflow.time_left import TimeLeft
+from sqrtdk.experiments.registry import EXPERIMENTS
+from sqrtdk.workflow import order, progress, times
+from sqrtdk.workflow.time_left import Job, Place, TimeLeft
+from sqrtdk.workflow.times import Record, Taken, Times
 
 HERE = Path(__file__).parent
 
+SIZES = {"default": 5, "research": 6}
+"""Runs that were recorded from the records of Snakemake, and their sizes (`times.size_of`)."""
 
-def replay(weights: dict[str, float]) -> tuple[TimeLeft, list[tuple[float, float]]]:
-    """Shares of the run that have passed, and what was then expected for the whole, over it.
 
-    `run.csv` has the jobs of a default run on two cores: start and end in seconds, and the
-    seconds that the experiment estimated. `weights.json` is from an earlier run of an earlier
-    version, with fewer seeds.
+def recorded(name: str) -> tuple[dict[int, Job], list[tuple[float, int, bool]]]:
+    """Return the jobs of a run of two cores, and when each ended and started, in this order.
+
+    Times are in seconds. The size of a run, which the kind of a table's job has, is in its name.
     """
-    with (HERE / "run.csv").open(encoding="utf-8", newline="") as file:
-        jobs = list(csv.DictReader(file))
-    found = TimeLeft(weights=weights, slots=2)
-    found.expect(
-        {job["shard"]: (job["about"], float(job["expected"])) for job in jobs if job["shard"]},
-        collections.Counter(job["rule"] for job in jobs),
-    )
-    events = [(float(job[end]), end, n) for n, job in enumerate(jobs) for end in ("start", "end")]
-    whole = max(now for now, *_ in events)
+    with (HERE / "runs" / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    jobs, events = {}, []
+    for row in rows:
+        is_shard = float(row["priority"]) < order.TABLES
+        number = int(row["id"])
+        jobs[number] = Job(
+            row["kind"] if is_shard else f"{row['kind']}@{SIZES[name]}",
+            float(row["units"]),
+            frozenset(map(int, row["needs"].split())),
+            float(row["priority"]),
+        )
+        events += [(float(row["start"]), number, True), (float(row["end"]), number, False)]
+    return jobs, sorted(events, key=lambda event: (event[0], event[2]))
+
+
+def taken(name: str, factor: Callable[[str], float] = lambda kind: 1.0) -> Record:
+    """Return the record of a machine on which each kind of a recorded run took a factor longer."""
+    jobs, events = recorded(name)
+    began = {number: at for at, number, starts in events if starts}
+    found: dict[str, Taken] = {}
+    for at, number, starts in events:
+        if not starts:
+            kind, units = jobs[number].kind, jobs[number].units
+            before = found.get(kind, Taken(0.0, 0.0))
+            took = factor(kind) * (at - began[number])
+            found[kind] = Taken(before.seconds + took, before.units + units)
+    return found
+
+
+def promises(name: str, known: Times) -> list[tuple[float, float]]:
+    """Return shares of a run that had passed, and the ratio of the time promised then to it."""
+    jobs, events = recorded(name)
+    found = TimeLeft(times=known)
+    found.expect(jobs, {Place.HERE: 2})
+    whole = max(at for at, *_ in events)
     shares: list[tuple[float, float]] = []
-    for now, what, n in sorted(events, key=lambda event: (event[0], event[1] == "start")):
-        while len(shares) / 200 <= now / whole:
-            at = len(shares) / 200
+    for now, number, starts in events:
+        while len(shares) / 100 <= now / whole:
+            at = len(shares) / 100
             shares.append((at, at + found.left(at * whole) / whole))
-        if what == "start":
-            found.start(n, jobs[n]["rule"], jobs[n]["shard"] or jobs[n]["about"], now)
+        if starts:
+            found.start(number, now)
         else:
-            found.end(n, now)
-    return found, shares
+            found.end(number, now)
+    return shares
 
 
-@pytest.mark.parametrize("earlier", [True, False])
-def test_from_a_tenth_of_the_run_on_its_length_is_known_to_15_percent(earlier: bool) -> None:
-    weights = json.loads((HERE / "weights.json").read_text("utf-8")) if earlier else {}
-    _, shares = replay(weights)
-    assert max(abs(whole - 1) for at, whole in shares if at >= 0.1) < 0.15
-    assert max(abs(whole - 1) for at, whole in shares if at >= 0.5) < 0.1
+def worst(shares: list[tuple[float, float]], since: float = 0.1) -> float:
+    """Return the largest error of a promise from a share of the run on."""
+    return max(abs(whole - 1) for at, whole in shares if at >= since)
 
 
-def test_a_run_that_is_like_the_earlier_one_is_known_from_its_start() -> None:
-    first, _ = replay({})
-    _, shares = replay(first.measured())
-    # What is left: two cores are never busy to the last second.
-    assert max(abs(whole - 1) for _, whole in shares) < 0.08
+@pytest.mark.parametrize("name", SIZES)
+def test_a_run_that_is_like_an_earlier_one_is_known_from_its_start(name: str) -> None:
+    # What is left is the difference between the shards of an experiment.
+    assert worst(promises(name, Times(own=taken(name))), since=0.0) < 0.08
+
+
+@pytest.mark.parametrize("slower", [0.5, 2.0])
+@pytest.mark.parametrize("name", SIZES)
+def test_from_a_tenth_of_a_machines_first_run_on_its_length_is_known_to_15_percent(
+    name: str, slower: float
+) -> None:
+    usual = taken(name, lambda kind: slower)
+    assert worst(promises(name, Times(usual=usual))) < 0.15
+
+
+def test_a_machine_on_which_kinds_differ_from_the_usual_is_known_to_15_percent() -> None:
+    # Kinds take 12 percent more or less than usual, and all take 1.4 times as long.
+    def factor(kind: str) -> float:
+        return 1.4 * (1.12 if sum(kind.encode()) % 2 else 0.88)
+
+    assert worst(promises("default", Times(usual=taken("default", factor)))) < 0.15
+
+
+def test_the_end_of_a_run_is_as_long_as_its_chain_of_jobs() -> None:
+    # Two cores: shards of 30 and 10 seconds, then a table and a figure of 5 seconds, one by one.
+    jobs = {
+        0: Job("x", 30.0), 1: Job("x", 10.0),
+        2: Job("merge x@3", 1.0, frozenset({0, 1})), 3: Job("draw_x@3", 1.0, frozenset({2})),
+    }  # fmt: skip
+    known = Times({"x": Taken(1, 1), "merge x@3": Taken(5, 1), "draw_x@3": Taken(5, 1)})
+    found = TimeLeft(times=known)
+    assert found.left(0.0) is None
+    found.expect(jobs, {Place.HERE: 2})
+    assert found.left(0.0) == pytest.approx(40)
+    # On one core the second shard waits; a shard of both cores keeps others out.
+    found.expect(jobs, {Place.HERE: 1})
+    assert found.left(0.0) == pytest.approx(50)
+    found.expect(jobs | {1: Job("x", 10.0, cores=2)}, {Place.HERE: 2})
+    assert found.left(0.0) == pytest.approx(50)
 
 
 def test_a_busy_machine_and_a_job_that_takes_longer_are_noticed() -> None:
-    found = TimeLeft(slots=1)
-    found.expect({f"s{n}": ("scaling", 10.0) for n in range(10)}, {"measure_shard": 10})
+    found = TimeLeft(times=Times({"scaling": Taken(1, 1)}))
+    found.expect({n: Job("scaling", 10.0) for n in range(10)}, {Place.HERE: 1})
     assert found.left(0.0) == 100
     for n in range(5):
-        found.start(n, "measure_shard", f"s{n}", 20.0 * n)
+        found.start(n, 20.0 * n)
         found.end(n, 20.0 * (n + 1))
     # Each took 20 seconds instead of 10, so five more take about 100.
-    assert found.left(100.0) == pytest.approx(100, rel=0.1)
-    found.start(5, "measure_shard", "s5", 100.0)
+    assert found.left(101.0) == pytest.approx(99, rel=0.1)
+    found.start(5, 100.0)
     assert found.left(400.0) > found.left(150.0)
 
 
+def test_what_waits_for_a_failed_job_is_not_waited_for() -> None:
+    found = TimeLeft(times=Times({"x": Taken(1, 1), "draw_x@0": Taken(7, 1)}))
+    found.expect({0: Job("x", 10.0), 1: Job("draw_x@0", 1.0, frozenset({0}))}, {Place.HERE: 1})
+    found.start(0, 0.0)
+    assert found.left(4.0) == pytest.approx(13)
+    found.fail(0)
+    found._last = None
+    assert found.left(5.0) == 0
+    # It is repeated.
+    found.start(0, 100.0)
+    found._last = None
+    assert found.left(100.0) == pytest.approx(17)
+
+
+def test_thousands_of_jobs_are_not_played_again_for_each_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = TimeLeft()
+    found.expect({n: Job("x", 1.0) for n in range(1000)}, {Place.HERE: 2})
+    found.left(0.0)
+    monkeypatch.setattr(found, "_play", lambda now: pytest.fail("played again"))
+    assert found.left(0.001) == pytest.approx(500 - 0.001)
+
+
+def test_unknown_work_takes_what_similar_work_took() -> None:
+    usual = {
+        "a": Taken(30, 10), "b": Taken(10, 10), "merge a@3": Taken(1, 1), "merge a@5": Taken(4, 1),
+        "draw_a@5": Taken(9, 3),
+    }  # fmt: skip
+    # This machine takes twice as long as usual for a, and so for all that it has not done.
+    known = Times({"a": Taken(60, 10)}, usual)
+    assert known.each("a") == 6
+    assert known.each("b") == 2
+    assert known.each("cluster b") == 2
+    # One that nobody knows takes what all shards here take.
+    assert known.each("c") == 6
+    assert Times({}, usual).each("c") == 2
+    # The nearest size, the same rule, then any rule.
+    assert known.each("merge a@2") == 2
+    assert known.each("merge a@6") == 8
+    assert known.each("merge new@5") == 8
+    assert known.each("report@5") == 2 * times.OTHER_SECONDS
+    assert Times().each("c") == 1
+
+
 def test_a_record_is_kept_and_a_broken_one_is_not_read(tmp_path: Path) -> None:
-    found = TimeLeft(weights={"scaling": 2.0, "merge scaling": 1.0})
-    found.expect({"s": ("scaling", 3.0)}, {"measure_shard": 1, "merge": 1})
-    found.start(0, "measure_shard", "s", 0.0)
-    found.end(0, 12.0)
-    found.start(1, "merge", "scaling", 12.0)
-    found.end(1, 15.0)
-    path = time_left.record_path(tmp_path)
-    time_left.write_record(path, found.measured())
-    # Half of the new ratio 12 / 3 and half of the old one; the same for the merge's seconds.
-    assert time_left.read_record(path) == {"scaling": 3.0, "merge scaling": 2.0}
-    for text in ("[1]", "{", '{"scaling": "long"}', '{"scaling": null}'):
+    found = TimeLeft(times=Times({"scaling": Taken(6, 3), "x": Taken(1, 1)}))
+    found.expect({0: Job("scaling", 3.0), 1: Job("merge scaling@2", 1.0)}, {Place.HERE: 1})
+    for number, (start, end) in enumerate([(0.0, 12.0), (12.0, 15.0)]):
+        found.start(number, start)
+        found.end(number, end)
+    path = times.record_path(tmp_path)
+    times.write(path, found.times.with_run(found.measured()))
+    # As many units as before: those of before count half.
+    assert times.read(path) == {
+        "scaling": (12 + 3, 3 + 1.5), "merge scaling@2": (3, 1), "x": (1, 1),
+    }  # fmt: skip
+    # A small run leaves the record of a large one nearly as it was.
+    small = Times({"scaling": Taken(100, 100)}).with_run({"scaling": Taken(9, 1)})["scaling"]
+    assert small.seconds / small.units == pytest.approx(1.08, rel=0.01)
+    broken = ("[1]", "{", '{"scaling": "long"}', '{"scaling": null}', '{"x@big": [1, 1]}',
+              '{"scaling": [1]}', '{"scaling": [0, 1]}', '{"scaling": 2.0}')  # fmt: skip
+    for text in broken:
         path.write_text(text, encoding="utf-8")
-        assert time_left.read_record(path) == {}
-    assert time_left.read_record(tmp_path / "none") == {}
+        assert times.read(path) == {}
+    assert times.read(tmp_path / "none") == {}
+
+
+def test_every_experiment_has_a_usual_time() -> None:
+    usual = times.read(times.USUAL)
+    sampled = {name for name in EXPERIMENTS if name != "tensors"}
+    assert sampled <= set(usual)
+    assert {f"merge {name}" for name in sampled} <= {kind.partition("@")[0] for kind in usual}
+
+
+def test_a_log_of_progress_shows_how_long_the_run_had_promised_to_take() -> None:
+    from campaigns import promises
+
+    lines = ["1 of 9 jobs, 0% of the work, 0:01 passed, estimating"]
+    lines += [f"x, {n}:00 passed, about {2 * (10 - n)}:00 left" for n in range(1, 11)]
+    # After a tenth it promises another 18 minutes, and 9 are left.
+    expected = [(n + 2 * (10 - n)) / 10 for n in range(1, 10)]
+    assert promises.promised("\n".join(lines)) == pytest.approx(expected)
 
 
 class Terminal(io.StringIO):
@@ -142,11 +270,13 @@ def test_the_handler_follows_jobs_and_slots(
 
     from snakemake.settings.types import OutputSettings
 
-    monkeypatch.setattr(progress.RunState, "shards", {"a": ("scaling", 8.0), "b": ("scaling", 2.0)})
+    jobs = {1: Job("scaling", 8.0), 2: Job("scaling", 2.0)}
+    monkeypatch.setattr(progress.RunState, "jobs", (jobs, {Place.HERE: 2}))
     monkeypatch.setattr(progress.LogHandler, "tick", lambda self: None)
-    # A machine that has measured before knows its speed.
+    # The usual times would count, and those of a machine that has measured before.
+    monkeypatch.setattr(times, "USUAL", tmp_path / "none")
     monkeypatch.chdir(tmp_path)
-    found = handler(common_settings=OutputSettings(), failed={})
+    found = handler(common_settings=OutputSettings(), failed={}, print=lambda text: None)
 
     def follow(event: LogEvent, **fields: Any) -> None:
         record = logging.LogRecord("", logging.INFO, "", 0, "", None, None)
@@ -154,9 +284,12 @@ def test_the_handler_follows_jobs_and_slots(
         found.follow(record)
 
     follow(LogEvent.RUN_INFO, stats={"measure_shard": 2, "total": 2})
-    follow(LogEvent.RESOURCES_INFO, cores=2)
-    assert found.time_left.left(0.0) == pytest.approx(5.0)
-    follow(LogEvent.JOB_INFO, jobid=1, rule_name="measure_shard", wildcards={"shard": "a"})
-    assert found.time_left.running[1][:2] == ("scaling", 8.0)
+    assert "estimating" in found.line(0, 2)
+    follow(LogEvent.JOB_INFO, jobid=1)
+    assert found.time_left.left(found.time_left.running[1]) == pytest.approx(8.0)
+    follow(LogEvent.JOB_ERROR, jobid=1, rule_name="measure_shard", output=[], log=[])
+    assert not found.time_left.running
+    follow(LogEvent.JOB_INFO, jobid=1)
     follow(LogEvent.JOB_FINISHED, job_id=1)
     assert not found.time_left.running
+    assert found.time_left.measured().keys() == {"scaling"}

@@ -36,7 +36,7 @@ class Comparison:
         changed = [path for run in self._runs for path in guards.changed(run)]
         self._refusal = f"sqrtdk: {guards.refusal(changed[0])}" if changed else None
         self._lock: TextIO | None = None
-        progress.pass_state({}, ("compare",), self._refusal)
+        progress.pass_state(("compare",), self._refusal)
 
     @property
     def comparison(self) -> "Comparison":

@@ -32,13 +32,6 @@ def name_of(given: Any) -> str:
     return getattr(given, "executor", None) or "local"
 
 
-def slots_of(given: Any) -> int | None:
-    """Return how many jobs may be on a cluster at a time, or None if there is no limit."""
-    jobs = getattr(given, "jobs", None)
-    # Snakemake's word for no limit is the largest number.
-    return jobs if isinstance(jobs, int) and 0 < jobs < sys.maxsize else None
-
-
 def is_here(given: Any) -> bool:
     """Return whether all jobs run on this machine. Raises ConfigError for software but conda's.
 

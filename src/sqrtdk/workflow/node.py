@@ -22,7 +22,7 @@ class Node:
 
     def __init__(self, arguments: Sequence[str]) -> None:
         environment.prepare_jobs()
-        progress.pass_state({}, ())
+        progress.pass_state(())
         names = [match[1] for word in arguments if (match := RULE.fullmatch(word))]
         there = [name for name in names if job_files.path_of(name).is_file()]
         self.batches = [job_files.read(name) for name in there]

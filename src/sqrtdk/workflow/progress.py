@@ -22,9 +22,10 @@ from snakemake_interface_logger_plugins.common import LogEvent
 
 from sqrtdk.schema import Document
 from sqrtdk.system import disk, interrupts, stdio
-from sqrtdk.workflow import arguments, job_logs, patches, time_left
+from sqrtdk.workflow import arguments, job_logs, patches, times
 from sqrtdk.workflow.job_logs import MOST_LINES
-from sqrtdk.workflow.time_left import TimeLeft
+from sqrtdk.workflow.time_left import Job, Place, TimeLeft
+from sqrtdk.workflow.times import Times
 
 STATE = Path(".snakemake/sqrtdk")
 """Folder of the record of how long jobs took."""
@@ -63,17 +64,15 @@ class RunState:
 
     read = False
     """True once the Snakefile was read; earlier errors are those of the command line."""
-    shards: Mapping[str, tuple[str, float]] = {}
-    """Experiment and estimated seconds of each shard that may be computed, and of each rule that
-    makes several of them."""
+    jobs: tuple[Mapping[int, Job], Mapping[Place, float]] = {}, {}
+    """The jobs of the run, by Snakemake's numbers, and how many run at a time; known before the
+    first one starts."""
     targets: tuple[str, ...] = ()
     """Names of the public targets."""
     refusal: str | None = None
     """The reason to start no job, if any."""
     log: TextIO | None = None
     """A second place for the lines of progress."""
-    slots: int | None = None
-    """How many jobs a cluster takes at a time; None if all jobs run on this machine."""
 
 
 class LogHandler(LogHandlerBase):
@@ -113,33 +112,29 @@ class LogHandler(LogHandlerBase):
         everything = self.common_settings.printshellcmds or self.common_settings.verbose
         if kind == LogEvent.RUN_INFO:
             jobs = {rule: count for rule, count in event["stats"].items() if rule != "total"}
-            self.time_left.weights = time_left.read_record(time_left.record_path(STATE))
-            self.time_left.expect(RunState.shards, jobs)
+            own = times.read(times.record_path(STATE))
+            self.time_left.times = Times(own, times.read(times.USUAL))
             self.jobs = 0, sum(jobs.values())
             if not self.common_settings.dryrun:
                 threading.Thread(target=self.tick, daemon=True).start()
-        elif kind == LogEvent.RESOURCES_INFO:
-            slots = RunState.slots or event.get("cores") or event.get("nodes")
-            if isinstance(slots, int):
-                self.time_left.slots = max(1, min(slots, 10**6))
         elif kind == LogEvent.JOB_INFO:
-            found = event["wildcards"] or {}
-            about = found.get("shard") or found.get("points")
-            about = about or " ".join(found[x] for x in ("experiment", "table") if x in found)
-            rule = event["rule_name"]
-            about = rule if rule in RunState.shards else about
-            self.time_left.start(event["jobid"], rule, about, time.monotonic())
+            if not self.time_left.jobs:
+                self.time_left.expect(*RunState.jobs)
+            self.time_left.start(event["jobid"], time.monotonic())
         elif kind == LogEvent.JOB_FINISHED:
             self.time_left.end(event["job_id"], time.monotonic())
             # It had failed before, and was repeated.
             self.failed.pop(event["job_id"], None)
 
+        elif kind == LogEvent.JOB_ERROR:
+            self.time_left.fail(event["jobid"])
+
         if kind == LogEvent.PROGRESS:
             self.jobs = event["done"], event["total"]
             self.print_progress(*self.jobs)
             if event["done"] == event["total"]:
-                path = time_left.record_path(STATE)
-                time_left.write_record(path, self.time_left.measured())
+                found = self.time_left.times.with_run(self.time_left.measured())
+                times.write(times.record_path(STATE), found)
         elif kind == LogEvent.JOB_ERROR and not everything:
             self.print(self.failure(event))
         elif kind == LogEvent.ERROR:
@@ -200,8 +195,9 @@ class LogHandler(LogHandlerBase):
             share, left = 1.0, "about 0:00 left"
         else:
             seconds = self.time_left.left(now)
-            share = min(passed / max(passed + seconds, 1e-9), 0.99)
-            left = f"about {clock(seconds)} left" if done else "estimating"
+            known = seconds is not None and done > 0
+            share = min(passed / max(passed + (seconds or 0.0), 1e-9), 0.99) if known else 0.0
+            left = f"about {clock(seconds or 0.0)} left" if known else "estimating"
         return f"{done} of {total} jobs, {share:.0%} of the work, {clock(passed)} passed, {left}"
 
     def show(self, line: str, end: str) -> None:
@@ -358,15 +354,14 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minute:02d}:{second:02d}" if hours else f"{minute}:{second:02d}"
 
 
-def pass_state(
-    shards: Mapping[str, tuple[str, float]],
-    targets: tuple[str, ...],
-    refusal: str | None = None,
-    slots: int | None = None,
-) -> None:
+def pass_state(targets: tuple[str, ...], refusal: str | None = None) -> None:
     """Pass the Snakefile's state to the handler."""
-    RunState.read, RunState.shards, RunState.targets = True, shards, targets
-    RunState.refusal, RunState.slots = refusal, slots
+    RunState.read, RunState.targets, RunState.refusal = True, targets, refusal
+
+
+def pass_jobs(jobs: Mapping[int, Job], slots: Mapping[Place, float]) -> None:
+    """Pass to the handler what the run will do, before its first job starts."""
+    RunState.jobs = jobs, slots
 
 
 def keep_log(path: Path) -> None:

@@ -95,6 +95,11 @@ class ShardJobs:
         except KeyError:
             raise WorkflowError(f"sqrtdk: {path} is not a shard of this configuration") from None
 
+    def work(self, path: str) -> tuple[str, float]:
+        """Return what a shard belongs to, an experiment or `EXACT`, and about how long it takes."""
+        shard = self._of(path)
+        return shard.experiment, seconds(*shard)
+
     def threads(self, path: str, cores: int | None) -> int:
         """Return the cores that a shard job occupies, so that all of its cells fit into memory.
 

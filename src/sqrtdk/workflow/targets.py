@@ -23,6 +23,7 @@ from sqrtdk.theory import points as theory_points
 from sqrtdk.workflow import (
     comparison,
     executors,
+    expected_jobs,
     order,
     progress,
     recovery,
@@ -83,7 +84,7 @@ class Workflow:
             shards, missing, free=memory.free_memory(), minutes=minutes
         )
         self._write_code_files()
-        self._expect()
+        self._pass_state()
         self._priorities = order.priorities(
             {
                 name: {
@@ -136,26 +137,11 @@ class Workflow:
         """Return the shards that hold an experiment's exact expectations."""
         return list(self.exact[experiment])
 
-    def _expect(self) -> None:
-        new = {
-            path.stem: (name, shard_jobs.START_SECONDS + shard_jobs.seconds(name, slab))
-            for name, plan in self.plans.items()
-            for path, slab in plan.shards.items()
-            if path in plan.missing or not plan.missing
-        }
-        new |= {
-            Path(path).stem: (EXACT, shard_jobs.seconds(EXACT, spec))
-            for specs in self.exact.values()
-            for path, spec in specs.items()
-        }
-        for job in self.shards.batches:
-            found = [new.pop(Path(path).stem) for path in job.outputs if Path(path).stem in new]
-            new[job.rule] = "cluster", sum(seconds for _, seconds in found)
+    def _pass_state(self) -> None:
         refusal = self._refusal() if self._changed else None
         others = ("verify", "compare", "figures_paper", "showcase", "benchmark")
         targets = ("all", *self.experiments, *others)
-        slots = None if self._here else executors.slots_of(executors.options())
-        progress.pass_state(new, targets, refusal, slots)
+        progress.pass_state(targets, refusal)
 
     def _refusal(self) -> str:
         return f"sqrtdk: {guards.refusal(self._changed[0])}"
@@ -344,6 +330,7 @@ class Workflow:
         self._lock = session.begin(self.folder, (SHARDS, RESULTS / "benchmarks"), refusal)
         self.shards.write(workflow.dag.needrun_jobs())
         job_files.write_list(self.name, self.shards)
+        progress.pass_jobs(expected_jobs.of(workflow, self.shards), expected_jobs.slots(workflow))
         if not self._here:
             submissions.begin(workflow, executors.name_of(executors.options()))
 

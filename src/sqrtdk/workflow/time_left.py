@@ -1,45 +1,50 @@
-"""Estimate the time that a run still takes, from the times of earlier runs on this machine.
+"""Estimate the time that a run still takes: play the jobs that are left, on the cores there are.
 
-A job has a kind: the experiment of a shard, or the rule and what it is about. Before a run is
-measured, a shard takes the seconds that its experiment estimates, times the ratio that earlier runs
-found for this experiment, and any other job takes what earlier jobs of its kind took. While the run
-goes on, the jobs that have ended correct both: all kinds together first (the machine may be busy or
-faster), then each kind.
+What a job takes is known from earlier runs (`times.py`). While the run goes on, the jobs that have
+ended correct that: all kinds together (the machine may be busy or faster), then each kind.
 """
 
-import contextlib
-import json
-import platform
+import heapq
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from enum import Enum
 
-from sqrtdk.storage import atomic
-
-OTHER_SECONDS = 1.5
-"""Time of a job that measures no shard and has no record: most of it is imports."""
+from sqrtdk.workflow.times import Record, Taken, Times
 
 TRUST = 4.0
 """Seconds of a kind's finished work that weigh as much as what was expected before."""
 
-SHARE = 0.5
-"""Share of the run's work that has to be done to weigh as much, for kinds that have no job yet."""
+SHARE = 0.01
+"""Share of the run's work that has to be done for its speed to weigh as much as that of earlier
+runs."""
 
-KEPT = 0.5
-"""Weight of a new run in the record against all earlier ones."""
+PLAYED = 0.02
+"""Share of the time that may be spent on playing the jobs that are left."""
 
-SHARD_RULES = ("measure_shard", "exact_shard")
 
-LAST = ("claims", "questions", "provenance", "export", "report")
-"""Rules that follow on all others, one after the other."""
+class Place(Enum):
+    """Where a job runs: on this machine or on a cluster."""
+
+    HERE = "here"
+    CLUSTER = "cluster"
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job of the run: its kind and units of work (`times.py`), and the jobs that it waits for."""
+
+    kind: str
+    units: float
+    needs: frozenset[int] = frozenset()
+    priority: float = 0.0
+    cores: int = 1
+    place: Place = Place.HERE
 
 
 @dataclass
-class Kind:
-    """Expected and measured seconds of the finished jobs of a kind.
-
-    `units` are what the record's weight multiplies: estimated seconds of shards, or other jobs.
-    """
+class Done:
+    """Expected and measured seconds of jobs that have ended, and their units."""
 
     expected: float = 0.0
     measured: float = 0.0
@@ -48,111 +53,141 @@ class Kind:
 
 @dataclass
 class TimeLeft:
-    """The work of a run. `weights` are ratios and seconds of earlier runs; `slots` run at once."""
+    """The work of a run, its state, and the times of earlier runs."""
 
-    weights: Mapping[str, float] = field(default_factory=dict)
-    slots: int = 1
-    shards: dict[str, tuple[str, float]] = field(default_factory=dict)
-    counts: dict[str, int] = field(default_factory=dict)
-    running: dict[int, tuple[str, float, float, float]] = field(default_factory=dict)
-    done: dict[str, Kind] = field(default_factory=dict)
-    total: float = 0.0
-    shard_rules: set[str] = field(default_factory=set)
+    times: Times = field(default_factory=Times)
+    slots: Mapping[Place, float] = field(default_factory=dict)
+    jobs: dict[int, Job] = field(default_factory=dict)
+    running: dict[int, float] = field(default_factory=dict)
+    done: dict[str, Done] = field(default_factory=dict)
+    _waiting: dict[int, int] = field(default_factory=dict)
+    _each: dict[str, float] = field(default_factory=dict)
+    _after: dict[int, list[int]] = field(default_factory=dict)
+    _total: float = 1.0
+    _last: tuple[float, float, float] | None = None
 
-    def expect(self, shards: Mapping[str, tuple[str, float]], counts: Mapping[str, int]) -> None:
-        """Set the work of a run: its shards by name, and the number of jobs of each rule."""
-        self.shards, self.counts = dict(shards), dict(counts)
-        self.shard_rules = {*SHARD_RULES, *shards}
-        self.total = self.left(0.0) * self.slots
-
-    def start(self, job: int, rule: str, about: str, now: float) -> None:
-        """Note that a job starts: a shard, by its name, or a rule about something."""
-        experiment, seconds = self.shards.pop(about, (None, 0.0))
-        if experiment is not None:
-            kind, expected = experiment, seconds * self.weights.get(experiment, 1.0)
-            units = seconds
-        else:
-            kind = f"{rule} {about}".strip()
-            expected, units = self.weights.get(kind, self._usual(rule)), 1.0
-        self.counts[rule] = max(0, self.counts.get(rule, 0) - 1)
-        self.running[job] = kind, expected, units, now
-
-    def end(self, job: int, now: float) -> None:
-        """Note that a job has ended."""
-        if job in self.running:
-            kind, expected, units, began = self.running.pop(job)
-            one = self.done.setdefault(kind, Kind())
-            one.expected += expected
-            one.measured += now - began
-            one.units += units
-
-    def left(self, now: float) -> float:
-        """Return the seconds that are left."""
-        queue = sum(
-            seconds * self.weights.get(kind, 1.0) * self._correction(kind)
-            for kind, seconds in self.shards.values()
-        )
-        # Fewer jobs than shards: some are there, and only the others are measured.
-        jobs = sum(count for rule, count in self.counts.items() if rule in self.shard_rules)
-        queue *= min(1.0, jobs / max(1, len(self.shards)))
-        others = {
-            rule: count * self._usual(rule) * self._correction(rule)
-            for rule, count in self.counts.items()
-            if rule not in self.shard_rules
+    def expect(self, jobs: Mapping[int, Job], slots: Mapping[Place, float]) -> None:
+        """Set the jobs of a run, and how many may run at a time in each place."""
+        self.jobs, self.slots = dict(jobs), slots
+        self._waiting = {
+            number: sum(one in jobs for one in job.needs) for number, job in jobs.items()
         }
-        at_work = [
+        self._after = {}
+        for number, job in jobs.items():
+            for one in job.needs:
+                self._after.setdefault(one, []).append(number)
+        self._each = {kind: self.times.each(kind) for kind in {job.kind for job in jobs.values()}}
+        self._total = max(1.0, sum(map(self._expected, jobs.values())))
+        self._last = None
+
+    def start(self, number: int, now: float) -> None:
+        """Note that a job starts, which may have failed before."""
+        if number in self.jobs:
+            self._waiting.pop(number, None)
+            self.running[number] = now
+
+    def fail(self, number: int) -> None:
+        """Note that a job has failed. Those that wait for it do not start until it is repeated."""
+        self.running.pop(number, None)
+
+    def end(self, number: int, now: float) -> None:
+        """Note that a job has ended."""
+        if number in self.running:
+            job, took = self.jobs[number], now - self.running.pop(number)
+            one = self.done.setdefault(job.kind, Done())
+            one.expected += self._expected(job)
+            one.measured += took
+            one.units += job.units
+            for after in self._after.get(number, ()):
+                if after in self._waiting:
+                    self._waiting[after] -= 1
+
+    def left(self, now: float) -> float | None:
+        """Return the seconds that are left, or None if the jobs are not known."""
+        if not self.jobs:
+            return None
+        # With thousands of jobs this takes a while; in between, time passes.
+        if self._last is not None:
+            at, seconds, pause = self._last
+            if at <= now < at + pause:
+                return max(0.0, seconds - (now - at))
+        before = time.perf_counter()
+        seconds = self._play(now)
+        self._last = now, seconds, (time.perf_counter() - before) / PLAYED
+        return seconds
+
+    def measured(self) -> Record:
+        """Return what this run has found."""
+        return {kind: Taken(one.measured, one.units) for kind, one in self.done.items()}
+
+    def _expected(self, job: Job) -> float:
+        return job.units * self._each[job.kind]
+
+    def _cores(self, job: Job) -> float:
+        return min(job.cores, self.slots.get(job.place, 1))
+
+    def _corrections(self, now: float) -> dict[str, float]:
+        """Return by which factor each kind takes longer than expected."""
+        found = {kind: (one.measured, one.expected) for kind, one in self.done.items()}
+        factors = self._factors(found)
+        for number, began in self.running.items():
+            job = self.jobs[number]
+            expected, passed = self._expected(job), now - began
+            # It will take longer still, but so much is known now.
+            if passed > expected * factors[job.kind]:
+                measured, before = found.get(job.kind, (0.0, 0.0))
+                found[job.kind] = measured + passed, before + expected
+        return self._factors(found)
+
+    def _factors(self, found: Mapping[str, tuple[float, float]]) -> dict[str, float]:
+        """Return the factor of each kind from measured and expected seconds."""
+        measured, expected = map(sum, zip((0.0, 0.0), *found.values(), strict=True))
+        overall = _ratio(measured, expected, 1.0, SHARE * self._total)
+        return {
+            kind: _ratio(*found.get(kind, (0.0, 0.0)), overall, TRUST * overall)
+            for kind in self._each
+        }
+
+    def _play(self, now: float) -> float:
+        """Start each job as soon as there is a core for it; return when the last one ends."""
+        corrected = self._corrections(now)
+        free = {place: self.slots.get(place, 1) for place in Place}
+        ready: dict[Place, list[tuple[float, float, int]]] = {place: [] for place in Place}
+        ends: list[tuple[float, int]] = []
+
+        def offer(number: int) -> None:
+            job = self.jobs[number]
+            heapq.heappush(ready[job.place], (-job.priority, -self._expected(job), number))
+
+        for number, began in self.running.items():
+            job, passed = self.jobs[number], now - began
+            free[job.place] -= self._cores(job)
             # A job that takes longer than expected is not about to end either.
-            max(expected * self._correction(kind) - (now - began), 0.1 * (now - began))
-            for kind, expected, _, began in self.running.values()
-        ]
-        chain = sum(others.get(rule, 0.0) for rule in LAST)
-        side_by_side = queue + sum(others.values()) - chain + sum(at_work)
-        return max(side_by_side / self.slots, max(at_work, default=0.0)) + chain
-
-    def measured(self) -> dict[str, float]:
-        """Return the weights that this run has found, together with those of earlier runs."""
-        found = dict(self.weights)
-        for kind, one in self.done.items():
-            if one.units > 0 and one.measured > 0:
-                new = one.measured / one.units
-                found[kind] = KEPT * new + (1 - KEPT) * found[kind] if kind in found else new
-        return found
-
-    def _usual(self, rule: str) -> float:
-        """Return the seconds of a job of a rule, whatever it is about."""
-        known = [value for kind, value in self.weights.items() if kind.split(" ")[0] == rule]
-        return sum(known) / len(known) if known else OTHER_SECONDS
-
-    def _correction(self, kind: str) -> float:
-        every = [*self.done.values()]
-        measured, expected = (
-            sum(getattr(x, name) for x in every) for name in ("measured", "expected")
-        )
-        overall = _ratio(measured, expected, 1.0, SHARE * max(self.total, 1.0))
-        own = self.done.get(kind, Kind())
-        return _ratio(own.measured, own.expected, overall, TRUST)
+            rest = max(self._expected(job) * corrected[job.kind] - passed, 0.1 * passed)
+            heapq.heappush(ends, (rest, number))
+        waiting = dict(self._waiting)
+        for number, needed in waiting.items():
+            if not needed:
+                offer(number)
+        at = 0.0
+        while True:
+            for place, queue in ready.items():
+                while queue and self._cores(self.jobs[queue[0][2]]) <= free[place]:
+                    number = heapq.heappop(queue)[2]
+                    job = self.jobs[number]
+                    free[place] -= self._cores(job)
+                    heapq.heappush(ends, (at + self._expected(job) * corrected[job.kind], number))
+            if not ends:
+                return at
+            at, number = heapq.heappop(ends)
+            free[self.jobs[number].place] += self._cores(self.jobs[number])
+            for after in self._after.get(number, ()):
+                if after in waiting:
+                    waiting[after] -= 1
+                    if not waiting[after]:
+                        offer(after)
 
 
 def _ratio(measured: float, expected: float, before: float, trust: float) -> float:
     """Return measured over expected seconds, drawn to what was believed before."""
     return (measured + trust * before) / (expected + trust)
-
-
-def record_path(folder: Path) -> Path:
-    """Return the file of this machine's times in a folder."""
-    return folder / f"times-{platform.node() or 'here'}.json"
-
-
-def read_record(path: Path) -> dict[str, float]:
-    """Return the weights of earlier runs; nothing if there are none or they cannot be read."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        return {str(kind): float(value) for kind, value in found.items() if 0 < value < 1e6}
-    except (OSError, ValueError, TypeError, AttributeError):
-        return {}
-
-
-def write_record(path: Path, weights: Mapping[str, float]) -> None:
-    """Keep the weights for later runs; without a place for them, they are not kept."""
-    with contextlib.suppress(OSError):
-        atomic.write_atomically(path, json.dumps(dict(weights), indent=1, sort_keys=True) + "\n")
