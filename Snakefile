@@ -70,6 +70,7 @@ else:
     onstart:
         flow.begin(workflow)
         patches.start_local_jobs_at_once(workflow)
+        patches.report_every_job(workflow)
 
     localrules:
         all,

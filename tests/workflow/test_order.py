@@ -43,3 +43,10 @@ def test_only_local_jobs_without_a_limit_of_the_user_start_at_once(
     )
     patches.start_local_jobs_at_once(workflow)
     assert workflow.scheduler.job_rate_limiter is (limiter if limited else None)
+
+
+@pytest.mark.parametrize("dryrun", [True, False])
+def test_the_scheduler_reports_each_job_that_it_runs_also_with_quiet(dryrun: bool) -> None:
+    workflow = SimpleNamespace(dryrun=dryrun, scheduler=SimpleNamespace(print_progress=False))
+    patches.report_every_job(workflow)
+    assert workflow.scheduler.print_progress is not dryrun

@@ -293,3 +293,12 @@ def test_the_handler_follows_jobs_and_slots(
     follow(LogEvent.JOB_FINISHED, job_id=1)
     assert not found.time_left.running
     assert found.time_left.measured().keys() == {"scaling"}
+
+
+def test_with_quiet_the_line_goes_to_the_log_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen, log = Terminal(), io.StringIO()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr(progress.RunState, "log", log)
+    handler(is_quiet=True).print_progress(2, 3)
+    assert screen.getvalue() == ""
+    assert log.getvalue().startswith("2 of 3 jobs, ")

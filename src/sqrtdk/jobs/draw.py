@@ -1,15 +1,28 @@
 """Draw the figures of an experiment."""
 
+import io
 import sys
 from collections.abc import Callable
 from pathlib import Path
+
+from matplotlib.figure import Figure
 
 from sqrtdk.config.errors import invalid_value
 from sqrtdk.experiments import schemas
 from sqrtdk.experiments.base import load
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.figures import draw as figures
+from sqrtdk.figures import style
 from sqrtdk.system import command_line
+
+
+def prepare() -> None:
+    """Load what matplotlib loads with the first figure: fonts, file formats, the parser of math."""
+    with style.context():
+        figure = Figure(figsize=(1, 1))
+        figure.subplots().set_title("$d_k$", parse_math=True)
+        for kind in ("svg", "png"):
+            figure.savefig(io.BytesIO(), format=kind)
 
 
 def main(draw: Callable[..., None] = figures.draw) -> None:

@@ -53,6 +53,15 @@ def start_local_jobs_at_once(workflow: Any) -> None:
         workflow.scheduler.job_rate_limiter = None
 
 
+def report_every_job(workflow: Any) -> None:
+    """Make Snakemake's scheduler report each finished job, also with `--quiet`.
+
+    The log handler counts the jobs, for the log of the run and for the time that later runs take.
+    It prints no progress if that is not wanted.
+    """
+    workflow.scheduler.print_progress = not workflow.dryrun
+
+
 def _refuse_option(parser: argparse.ArgumentParser, message: str) -> NoReturn:
     """Exit with one line for an option that Snakemake cannot read."""
     # Snakemake says nothing else about a target that `--quiet` took as its value.

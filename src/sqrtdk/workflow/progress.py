@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TextIO
 
+from snakemake.settings.enums import Quietness
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
@@ -78,6 +79,9 @@ class RunState:
 class LogHandler(LogHandlerBase):
     """Show Snakemake's events as a few lines."""
 
+    is_quiet = False
+    """Whether `--quiet` keeps the progress from the terminal."""
+
     def __post_init__(self) -> None:
         stdio.ensure()
         # Python's own handlers, such as that of Snakemake's log file, would print a traceback
@@ -89,6 +93,8 @@ class LogHandler(LogHandlerBase):
         self.began = time.monotonic()
         self.unfinished = False
         self.printed_at = 0.0
+        quiet = set(self.common_settings.quiet or ())
+        self.is_quiet = bool(quiet & {Quietness.PROGRESS, Quietness.ALL})
         # Before a config file is read.
         patches.read_config_files_as_data()
 
@@ -115,7 +121,7 @@ class LogHandler(LogHandlerBase):
             own = times.read(times.record_path(STATE))
             self.time_left.times = Times(own, times.read(times.USUAL))
             self.jobs = 0, sum(jobs.values())
-            if not self.common_settings.dryrun:
+            if not (self.common_settings.dryrun or self.is_quiet):
                 threading.Thread(target=self.tick, daemon=True).start()
         elif kind == LogEvent.JOB_INFO:
             if not self.time_left.jobs:
@@ -218,6 +224,8 @@ class LogHandler(LogHandlerBase):
                 print(line, file=RunState.log, flush=True)
             except OSError as error:
                 abort(disk.explain_os_error(str(error)))
+        if self.is_quiet:
+            return
         # Otherwise thousands of quick jobs would fill a log with thousands of lines.
         if sys.stderr.isatty() or passed - self.printed_at >= 1 or done == total:
             self.printed_at = passed

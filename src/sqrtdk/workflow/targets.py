@@ -24,6 +24,7 @@ from sqrtdk.workflow import (
     comparison,
     executors,
     expected_jobs,
+    forks,
     order,
     progress,
     recovery,
@@ -331,6 +332,7 @@ class Workflow:
         self.shards.write(workflow.dag.needrun_jobs())
         job_files.write_list(self.name, self.shards)
         progress.pass_jobs(expected_jobs.of(workflow, self.shards), expected_jobs.slots(workflow))
+        forks.use()
         if not self._here:
             submissions.begin(workflow, executors.name_of(executors.options()))
 

@@ -1,0 +1,151 @@
+"""Run `python -m MODULE` in a fork of this process, which has already imported what MODULE needs.
+
+Most jobs of a run are short, and take longer to start Python and to import NumPy, pandas or
+matplotlib than to compute. The client is `workflow.forks`; its requests come as sockets through
+standard input, one for each job:
+
+    request, one line of JSON: {"words": [MODULE, ...], "environment": {...}, "log": PATH}
+    first line of the answer:  number of the process
+    second line:               exit code, peak memory in KiB, CPU seconds
+
+The process waits until the client closes the socket, so that its number stays valid. It has no
+imports of the project, because a job runs `MODULE` and nothing else.
+"""
+
+import atexit
+import contextlib
+import ctypes
+import gc
+import importlib
+import importlib.util
+import json
+import os
+import resource
+import runpy
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+
+DIE_WITH_PARENT = 1
+"""Linux's PR_SET_PDEATHSIG: the signal that a process gets when its parent ends."""
+
+
+def serve() -> None:
+    """Fork for each socket that comes through standard input, until it ends."""
+    with socket.socket(fileno=os.dup(0)) as control:
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        os.close(nothing)
+        # Ctrl-C stops the jobs; this process ends with its client.
+        interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        # Not SIG_IGN, which would keep the CPU time of the forks out of that of this process.
+        signal.signal(signal.SIGCHLD, _reap)
+        known: set[str] = set()
+        while True:
+            _, found, _, _ = socket.recv_fds(control, 1, 1)
+            if not found:
+                return
+            with socket.socket(fileno=found[0]) as line:
+                # Not through a buffer, which would take more than the line.
+                request = json.loads(_line(line))
+                module = request["words"][0]
+                if module not in known:
+                    known.add(module)
+                    _prepare(module, request["environment"])
+                if os.fork() == 0:
+                    # Nothing may come back into this loop, of which there would be two.
+                    try:
+                        control.close()
+                        signal.signal(signal.SIGINT, interrupt)
+                        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                        _answer(line, request)
+                    finally:
+                        os._exit(1)
+
+
+def _reap(number: int, frame: object) -> None:
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def _line(line: socket.socket) -> bytes:
+    found = b""
+    while not found.endswith(b"\n"):
+        piece = line.recv(2**16)
+        if not piece:
+            raise EOFError("the client has closed the socket")
+        found += piece
+    return found
+
+
+def _prepare(module: str, environment: Mapping[str, str]) -> None:
+    """Import a module, and call its `prepare` if it has one; a fork reports what is wrong."""
+    os.environ.update(environment)
+    with contextlib.suppress(Exception):
+        spec = importlib.util.find_spec(module)
+        is_package = spec is not None and spec.submodule_search_locations is not None
+        found = importlib.import_module(f"{module}.__main__" if is_package else module)
+        if hasattr(found, "prepare"):
+            found.prepare()
+    # Otherwise each collection of a fork visits all these objects, and copies their memory.
+    gc.collect()
+    gc.freeze()
+
+
+def _answer(line: socket.socket, request: Mapping[str, object]) -> None:
+    # Without this process, no other would end a fork with the run.
+    server = os.getppid()
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
+    if os.getppid() != server:
+        return
+    line.sendall(f"{os.getpid()}\n".encode())
+    code = run(**request)  # type: ignore[arg-type]
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    own = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = used.ru_utime + used.ru_stime + own.ru_utime + own.ru_stime
+    line.sendall(f"{code} {max(used.ru_maxrss, own.ru_maxrss)} {seconds}\n".encode())
+    line.recv(1)
+    os._exit(code)
+
+
+def run(words: Sequence[str], environment: Mapping[str, str], log: str) -> int:
+    """Run a module as `python -m` would, with a file as standard error; return the exit code."""
+    os.environ.clear()
+    os.environ.update(environment)
+    try:
+        opened = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+    except OSError as error:
+        print(f"sqrtdk: {log}: {error.strerror}", file=sys.stderr, flush=True)
+        return 1
+    os.dup2(opened, 2)
+    os.close(opened)
+    sys.argv = list(words)
+    # It is run from its file, as the interpreter does it.
+    for name in (words[0], f"{words[0]}.__main__"):
+        if not hasattr(sys.modules.get(name), "__path__"):
+            sys.modules.pop(name, None)
+    code = 0
+    try:
+        runpy.run_module(words[0], run_name="__main__", alter_sys=True)
+    except SystemExit as ended:
+        if isinstance(ended.code, str):
+            print(ended.code, file=sys.stderr)
+        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    with contextlib.suppress(Exception):
+        atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        # A full disk, or a closed pipe.
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    return code
+
+
+if __name__ == "__main__":
+    serve()
