@@ -178,6 +178,8 @@ def test_unknown_work_takes_what_similar_work_took() -> None:
     assert known.each("merge new@5") == 8
     assert known.each("report@5") == 2 * times.OTHER_SECONDS
     assert Times().each("c") == 1
+    # The target of an experiment is no shard of it.
+    assert known.each("a@3") == 2 * times.OTHER_SECONDS
 
 
 def test_a_record_is_kept_and_a_broken_one_is_not_read(tmp_path: Path) -> None:

@@ -11,6 +11,9 @@ from sqrtdk.workflow.shard_jobs import ShardJobs
 from sqrtdk.workflow.time_left import Job, Place
 from sqrtdk.workflow.times import ON_CLUSTER, size_of
 
+CLUSTER_SECONDS = 10.0
+"""About how long a job on a cluster takes before it measures and until its end is noticed."""
+
 
 def of(workflow: Any, shards: ShardJobs) -> dict[int, Job]:
     """Return the jobs that a run will start, by Snakemake's numbers."""
@@ -21,6 +24,8 @@ def of(workflow: Any, shards: ShardJobs) -> dict[int, Job]:
     for job in dag.needrun_jobs():
         kind, units = _work(job, work, size)
         place = Place.HERE if job.is_local else Place.CLUSTER
+        if place is Place.CLUSTER:
+            units += CLUSTER_SECONDS
         found[dag.jobid(job)] = Job(
             kind if place is Place.HERE else ON_CLUSTER + kind,
             units,

@@ -57,22 +57,21 @@ class Times:
     def each(self, kind: str) -> float:
         """Return the seconds that a unit of a kind takes."""
         name, _, size = kind.partition("@")
-        rule = name.partition(" ")[0]
+        choices: list[Callable[[str], bool]] = [lambda other: other == name]
         if size:
-            choices: list[Callable[[str], bool]] = [
-                lambda other: other.partition("@")[0] == name,
-                lambda other: "@" in other and other.split("@")[0].partition(" ")[0] == rule,
-            ]
+            rule = name.partition(" ")[0]
+            choices += [lambda other: other.partition(" ")[0] == rule]
         else:
             experiment = name.removeprefix(ON_CLUSTER)
-            choices = [
-                lambda other: other == name,
-                lambda other: other == experiment,
-                lambda other: "@" not in other,
-            ]
+            choices += [lambda other: other == experiment, lambda other: True]
         for is_like in choices:
             for record, slowness in ((self.own, 1.0), (self.usual, self.slowness)):
-                found = [other for other in record if is_like(other)]
+                # A target has the name of its experiment, whose shards are another kind.
+                found = [
+                    other
+                    for other in record
+                    if ("@" in other) == bool(size) and is_like(other.partition("@")[0])
+                ]
                 if found:
                     return slowness * _mean(record, _nearest(found, size))
         return self.slowness * (OTHER_SECONDS if size else 1.0)
