@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import composed_once
 import container
 import pytest
 import warm
@@ -21,6 +22,8 @@ from sqrtdk.system import threads
 
 # Before a test module imports NumPy: results depend on the threads, like those of jobs.
 threads.use_one()
+
+composed_once.install()
 
 ROOT = Path(sqrtdk.__file__).resolve().parents[2]
 

@@ -28,6 +28,7 @@ from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 
+import composed_once
 import job
 
 Run = subprocess.CompletedProcess[str]
@@ -135,7 +136,7 @@ def serve(place: str) -> None:
 
 
 def _load_project(paths: list[str]) -> None:
-    """Import the project's modules, and read its files for their digests."""
+    """Import the project's modules, and read its files: for their digests, and its grids."""
     sys.path[1:1] = paths
     for found in pkgutil.walk_packages([f"{paths[0]}/sqrtdk"], "sqrtdk."):
         if not found.name.endswith("__main__"):
@@ -143,6 +144,10 @@ def _load_project(paths: list[str]) -> None:
     digests = importlib.import_module("sqrtdk.storage.code_digest")
     for path in digests.PACKAGE.rglob("*.py"):
         digests._file(path)
+    composed_once.install()
+    compose = importlib.import_module("sqrtdk.config.compose")
+    for name, overrides in (("config", ()), ("config", ("grid=smoke",)), ("cell", ())):
+        compose._files_with(name, overrides)
     del sys.path[1 : 1 + len(paths)]
 
 

@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Callable
 from pathlib import Path
 
+import composed_once
 import pytest
 import yaml
 from conftest import ROOT, by_hand
@@ -125,6 +126,26 @@ def test_a_grid_has_a_folder_of_its_name_unless_one_is_given(grid: str) -> None:
     assert config_compose.compose([f"grid={grid}"], {}).name == grid
     assert config_compose.compose([f"grid={grid}", "name=mine"], {}).name == "mine"
     assert config_compose.compose([f"grid={grid}"], {"name": "mine"}).name == "mine"
+
+
+def test_tests_compose_as_hydra_does_without_their_cache() -> None:
+    from hydra.errors import HydraException
+
+    def composed(*overrides: str) -> object:
+        try:
+            return config_compose._files_with.__wrapped__("config", overrides)
+        except HydraException as error:
+            return str(error)
+
+    asked = (
+        *(("grid=smoke", "+d_k=4"), ("grid=smoke",), ("++scale_rules.on.exponent=0.3", "name=a")),
+        *(("experiment/scaling=smoke",), ("experiment.reach.lengt=4",), ("grid=nosuch",), ("d=4",)),
+    )
+    # The second time all files are known.
+    cached = [composed(*words) for words in asked + asked]
+    with composed_once.hydra_alone():
+        assert cached == 2 * [composed(*words) for words in asked]
+    assert len({str(one) for one in cached}) == len(asked)
 
 
 def test_one_experiment_may_have_another_grid_than_the_run() -> None:

@@ -1,0 +1,60 @@
+"""Have Hydra read the files of a choice of files once, however many requests there are.
+
+Reading and merging the files of `conf/` takes Hydra a tenth of a second, and the tests make a
+thousand requests with the same files. Hydra still parses, checks and applies the values on top.
+`tests/config/test_resolve.py` compares the results with those of Hydra alone.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import copy, deepcopy
+from typing import Any
+
+from hydra._internal import config_loader_impl as hydra
+from hydra._internal.defaults_list import Overrides
+
+read, merge = hydra.create_defaults_list, hydra.ConfigLoaderImpl._compose_config_from_defaults_list
+
+lists: dict[Any, Any] = {}
+files: dict[Any, Any] = {}
+
+
+def _sources(repo: Any) -> tuple[str, ...]:
+    return tuple(map(repr, repo.get_sources()))
+
+
+def _read_once(
+    repo: Any, config_name: Any, overrides_list: Any, prepend_hydra: bool, skip_missing: bool
+) -> Any:
+    values = Overrides(repo=repo, overrides_list=overrides_list).config_overrides
+    chosen = tuple(one.input_line for one in overrides_list if one not in values)
+    key = (_sources(repo), config_name, chosen, prepend_hydra, skip_missing)
+    if key not in lists:
+        lists[key] = read(repo, config_name, overrides_list, prepend_hydra, skip_missing)
+    found = copy(lists[key])
+    found.config_overrides = values
+    return found
+
+
+def _merge_once(self: Any, defaults: Any, repo: Any) -> Any:
+    key = (_sources(repo), tuple((repr(one), one.override_key) for one in defaults))
+    if key not in files:
+        files[key] = merge(self, defaults, repo)
+    return deepcopy(files[key])
+
+
+def install() -> None:
+    """Keep the parts of a composition that depend on the names of files alone."""
+    hydra.create_defaults_list = _read_once
+    hydra.ConfigLoaderImpl._compose_config_from_defaults_list = _merge_once
+
+
+@contextmanager
+def hydra_alone() -> Iterator[None]:
+    """Keep nothing meanwhile."""
+    hydra.create_defaults_list = read
+    hydra.ConfigLoaderImpl._compose_config_from_defaults_list = merge
+    try:
+        yield
+    finally:
+        install()
