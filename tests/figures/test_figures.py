@@ -686,7 +686,7 @@ def test_related_has_a_panel_for_each_law_and_a_line_for_each_rule(what):
 def test_precision_has_a_panel_for_each_input_sd_and_says_where_all_is_zero():
     table = precision_table()
     figure = draw("errors", table, "precision")
-    assert titles(figure) == ["input_sd = 1", "input_sd = 64", *4 * [""]]
+    assert titles(figure) == ["input sd = 1", "input sd = 64", *4 * [""]]
     zero = [any(text.get_text() == "0 everywhere" for text in axes.texts) for axes in figure.axes]
     assert zero == [False, False, True, False, True, False]
     chosen = table[(table["input_sd"] == 64) & (table["precision"] == "float16")]

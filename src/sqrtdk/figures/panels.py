@@ -13,7 +13,7 @@ from matplotlib.gridspec import GridSpec
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from sqrtdk import schema
-from sqrtdk.figures import style
+from sqrtdk.figures import style, words
 from sqrtdk.figures.style import GROUP_AXES
 from sqrtdk.schema import Column, Key
 
@@ -137,12 +137,13 @@ def _describe(
     for column in columns.values():
         names = (across, *varying)
         column[0].axes.set_title(heading({name: column[0].of(name) for name in names}))
-        column[-1].axes.set_xlabel(f"{x.name} ({x.unit})" if x.unit else x.name)
+        name = words.axis(x.name)
+        column[-1].axes.set_xlabel(f"{name} ({x.unit})" if x.unit not in ("", f"{name}s") else name)
 
 
 def heading(values: Mapping[str, object]) -> str:
     """Return a panel's title: the axes that it differs in."""
-    equations = [f"{name} = {value}" for name, value in values.items()]
+    equations = [f"{words.axis(name)} = {value}" for name, value in values.items()]
     # A name of 32 letters gets its own line, or it would reach into the next panel.
     return "\n".join(line for x in equations for line in textwrap.wrap(x, 32))
 

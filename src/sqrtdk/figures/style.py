@@ -8,7 +8,7 @@ import io
 import math
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -21,6 +21,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
+from sqrtdk.figures import words
 from sqrtdk.figures.lean import lean
 from sqrtdk.storage import guards
 
@@ -223,6 +224,11 @@ def looks(names: Iterable[str]) -> dict[str, Look]:
     return {name: look for name, look in (fixed | others).items() if name in found}
 
 
+def in_words(found: Mapping[str, Look], names: Mapping[str, str] = words.RULES) -> dict[str, Look]:
+    """Return looks by the words for their names."""
+    return {names.get(name, name): look for name, look in found.items()}
+
+
 def look_of_sizes(sizes: Iterable[int]) -> dict[int, Look]:
     """Return the look of every n_k, for figures that show several in one panel."""
     return {
@@ -292,5 +298,5 @@ def says_where(table: pd.DataFrame, names: Sequence[str] = GROUP_AXES) -> str:
     """Return the axes that have one value in the whole figure, so that no panel names them."""
     fixed = [name for name in names if len(set(table[name])) == 1]
     # Non-breaking spaces keep an equation on one line.
-    equations = [f"{name}\N{NBSP}=\N{NBSP}{table[name].iloc[0]}" for name in fixed]
-    return ", ".join(equations) + "." if equations else ""
+    equations = [f"{words.axis(name)} = {table[name].iloc[0]}" for name in fixed]
+    return ", ".join(one.replace(" ", "\N{NBSP}") for one in equations) + "." if equations else ""

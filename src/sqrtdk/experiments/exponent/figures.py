@@ -17,6 +17,14 @@ from sqrtdk.figures.style import CYCLE, INK, MARKERS, Look
 SHOWN = (0.25, 0.5, 0.75, 1.0, 1.25)
 """Exponents with a line of their own, if the run has them."""
 
+LAWS = {
+    "gaussian": "unrelated (gaussian)",
+    "correlated": "match, correlated",
+    "planted": "match, cosine 0.5",
+    "same": "match equal to the query",
+}
+"""The input laws of the research grid in words, from unrelated to fully related."""
+
 LOOKS = {name: Look(CYCLE[i], MARKERS[i]) for i, name in enumerate(CRITERIA)}
 
 
@@ -34,7 +42,7 @@ def build_curves(tables: Tables) -> Figure:
     table = table[(table["metric"] != "match_weight") | (largest > 4 / table["n_k"])]
     looks = {name: Look(CYCLE[i], MARKERS[i]) for i, name in enumerate(names.values())}
     return build_lines(
-        table,
+        table.assign(inputs=table["inputs"].map(lambda law: LAWS.get(law, law))),
         [
             PanelRow("entropy (nats)", ("entropy_nats",), top=1.05 * math.log(table["n_k"].max())),
             PanelRow("weight of the match", ("match_weight",), top=1.04),
@@ -53,7 +61,8 @@ def build_best(tables: Tables) -> Figure:
     table = table[table["mean"].notna()]
     if table.empty:
         return style.nothing("no seed of the run has a best exponent.")
-    laws = sorted(set(table["inputs"]))
+    there = set(table["inputs"])
+    laws = [*(law for law in LAWS if law in there), *sorted(there - LAWS.keys())]
     sizes = sorted(set(table["n_k"]))
     figure, grid = sheet(1, len(sizes), margin=0, headings=2)
     for column, n_k in enumerate(sizes):
@@ -84,7 +93,8 @@ def build_best(tables: Tables) -> Figure:
                         )  # fmt: skip
         axes.set_xlim(0.0, 1.5)
         axes.set_ylim(-0.6, len(laws) - 0.1)
-        axes.set_yticks(range(len(laws)), laws[::-1] if column == 0 else [""] * len(laws))
+        shown = [LAWS.get(law, law) if column == 0 else "" for law in reversed(laws)]
+        axes.set_yticks(range(len(laws)), shown)
         axes.set_xlabel("best exponent of d_k")
     words = {"entropy": "keeps the entropy", "match": "keeps the weight of the match"}
     style.legend(
@@ -100,7 +110,7 @@ def build_best(tables: Tables) -> Figure:
     style.note(
         figure,
         "The exponent p of d_k at which the mean over queries has no slope over ln d_k. Ring: "
-        f"exact. {style.says_seeds(table, 'Bar')}",
+        f"exact, where theory has it. {style.says_seeds(table, 'Bar')}",
     )
     return figure
 

@@ -51,14 +51,14 @@ def build_match(tables: Tables) -> Figure:
     table = of_one_size(tables["lengths"])
     looks = looks_of(table)
     kinds = [x for x in MULTIPLIER.choices if x in set(table["multiplier"])]
-    figure, grid = sheet(len(kinds), len(PANELS), margin=0, headings=len(kinds))
+    figure, grid = sheet(len(kinds), len(PANELS), margin=0, headings=2 * len(kinds))
     losses = pd.concat([table[x] for x in ("held_out_loss", "held_out_loss_high", "best_loss")])
     limits = log_limits(losses, base=10, most=4)
     for line, kind in enumerate(kinds):
         for column, (metric, label, best) in enumerate(PANELS):
             axes = figure.add_subplot(grid[line, column])
             size_axis(axes, table["n_asked"])
-            axes.set_title(f"{label}, {kind}" if len(kinds) > 1 else label)
+            axes.set_title(f"{label}\n{kind} multiplier" if len(kinds) > 1 else label)
             if line == len(kinds) - 1:
                 axes.set_xlabel("keys asked")
             if metric == "held_out_loss":
@@ -77,7 +77,7 @@ def build_match(tables: Tables) -> Figure:
                 axes.plot(sizes, np.log(sizes), color=INK, linestyle="--", label="_ln")
     handles = [
         Line2D([], [], color=look.color, marker=look.marker, label=name)
-        for name, look in looks.items()
+        for name, look in style.in_words(looks).items()
     ]
     style.legend(figure, handles)
     style.note(

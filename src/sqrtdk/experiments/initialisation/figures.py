@@ -6,13 +6,23 @@ from matplotlib.figure import Figure
 
 from sqrtdk.experiments.initialisation.measure import D_MODEL
 from sqrtdk.experiments.initialisation.model import INITS
-from sqrtdk.figures import draw, style
+from sqrtdk.figures import draw, style, words
 from sqrtdk.figures.draw import Tables
 from sqrtdk.figures.lines import PanelRow, build_lines, plot_level
 from sqrtdk.figures.panels import Panel
 from sqrtdk.figures.style import CYCLE, MARKERS, Look
 
-LOOKS: dict[str, Look] = {init: Look(CYCLE[i], MARKERS[i]) for i, init in enumerate(INITS)}
+NAMES = {
+    "xavier_head": "Xavier, per head",
+    "xavier": "Xavier",
+    "xavier_fused": "Xavier, fused",
+    "linear": "linear layers",
+    "normal_02": "N(0, 0.02²)",
+    "t5": "T5",
+}
+"""The initialisations in words."""
+
+LOOKS: dict[str, Look] = {NAMES[init]: Look(CYCLE[i], MARKERS[i]) for i, init in enumerate(INITS)}
 
 CASES = {
     ("layer_norm", 0): "LayerNorm",
@@ -30,8 +40,10 @@ def build_sigma(tables: Tables) -> Figure:
     parts = []
     for (norm, cosine), name in CASES.items():
         chosen = table[(table["norm"] == norm) & (table["cosine_percent"] == cosine)]
-        parts.append(chosen.assign(start=name, variant=chosen["init"], metric="σ"))
+        parts.append(chosen.assign(start=name, variant=chosen["init"].map(NAMES), metric="σ"))
+    rules = {**words.RULES, "off": "none"}
     found = pd.concat(parts).rename(columns={"exact": "formula"}).assign(exact=float("nan"))
+    found = found.assign(scaling=found["scaling"].map(lambda name: rules.get(name, name)))
     if found.empty:
         return style.nothing("the run has none of the starts of this figure.")
     looks = {name: look for name, look in LOOKS.items() if name in set(found["variant"])}

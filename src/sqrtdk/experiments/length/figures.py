@@ -7,25 +7,29 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from sqrtdk import schema
+from sqrtdk.experiments.length.best import MOST
 from sqrtdk.experiments.length.curves import METRICS, SHOWN
 from sqrtdk.experiments.length.measure import GAP
 from sqrtdk.experiments.length.rows import ROW_LAWS
-from sqrtdk.figures import draw, style
+from sqrtdk.figures import draw, style, words
 from sqrtdk.figures.draw import Tables
 from sqrtdk.figures.lines import PanelRow, build_lines
 from sqrtdk.figures.panels import Panel, sheet
 from sqrtdk.figures.style import CYCLE, INK, MARKERS, Look
 
 NAMES = {
-    "0": "power 0",
-    "0.5": "power 1/2",
-    "1": "power 1",
-    "2": "power 2",
+    "0": "no factor",
+    "0.5": words.RULES["sqrt_log_n"],
+    "1": words.RULES["log_n"],
+    "2": words.RULES["square_log_n"],
     GAP: "gap counting",
-    "ssmax": "ssmax",
-    "yarn": "yarn",
+    "ssmax": words.RULES["ssmax"],
+    "yarn": words.RULES["yarn"],
 }
 """The rules of the curves in words."""
+
+LAWS = {"independent": "unrelated", "planted": "one match", "exponential": "heavy tails"}
+"""The laws of rows in words."""
 
 LOOKS = {NAMES[rule]: Look(CYCLE[i], MARKERS[i]) for i, rule in enumerate(SHOWN)}
 
@@ -36,6 +40,7 @@ def build_curves(tables: Tables) -> Figure:
     """Draw selectivity and entropy against n_k, a line for each rule, a panel for each law."""
     table = tables["curves"]
     table = table.assign(variant=table["rule"].map(NAMES), known=table["exact"], exact=math.nan)
+    table = table.assign(rows=table["rows"].map(LAWS))
 
     def refer(axes: Axes, panel: Panel) -> None:
         for metric, shown in panel.table.groupby("metric"):
@@ -90,7 +95,7 @@ def build_best(tables: Tables) -> Figure:
         )  # fmt: skip
     axes.set_xlim(0.0, 2.5)
     axes.set_ylim(-0.6, len(laws) - 0.1)
-    axes.set_yticks(range(len(laws)), laws[::-1])
+    axes.set_yticks(range(len(laws)), [LAWS[law] for law in reversed(laws)])
     axes.set_xlabel("best power of log n_k")
     handles = [
         Line2D([], [], color=look.color, marker=look.marker, linestyle="none",
@@ -101,7 +106,7 @@ def build_best(tables: Tables) -> Figure:
     style.note(
         figure,
         "The power of log n_k at which the mean over rows has no slope over ln n_k. Ring: exact. "
-        f"{style.says_seeds(table, 'Bar')}",
+        f"Without a marker: no power from 0 to {MOST:g} does. {style.says_seeds(table, 'Bar')}",
     )
     return figure
 

@@ -16,14 +16,30 @@ from sqrtdk.figures.panels import log_axis, log_limits, sheet, size_axis
 from sqrtdk.figures.style import INK, Look
 
 GROUPS: Mapping[str, Sequence[str]] = {
-    "of the optimizer": ("off", "warmup", "adamw", "clipping", "on"),
-    "of the logits": ("off", "temperature", "soft_cap", "qk_clip", "on"),
+    "acting on the optimizer": ("off", "warmup", "adamw", "clipping", "on"),
+    "acting on the logits": ("off", "temperature", "soft_cap", "qk_clip", "on"),
     "QK-norm, and 8/d_k": ("qk_norm_1", "qk_norm_8", "qk_norm_32", "inverse_64", "on"),
 }
 """The panels of a figure with all remedies, with the two references where they help."""
 
 TRANSFER = ("off", "on", "inverse_64", "qk_norm_8")
 """The remedies of the figures about rates and logits."""
+
+NAMES: Mapping[str, str] = {
+    "off": "no scale",
+    "on": "1/√d_k",
+    "inverse_64": "8/d_k",
+    "warmup": "warm-up",
+    "adamw": "AdamW",
+    "clipping": "gradient clipping",
+    "temperature": "learned temperature",
+    "soft_cap": "soft cap",
+    "qk_clip": "QK-clip",
+    "qk_norm_1": "QK-norm from 1",
+    "qk_norm_8": "QK-norm from 8",
+    "qk_norm_32": "QK-norm from 32",
+}
+"""The remedies in words."""
 
 SHARED = ("n_k", "batch_size")
 
@@ -53,7 +69,7 @@ def of_one_size(table: pd.DataFrame) -> pd.DataFrame:
 
 def _handles(looks: Mapping[str, Look], names: Sequence[str]) -> list[Line2D]:
     return [
-        Line2D([], [], color=looks[name].color, marker=looks[name].marker, label=name)
+        Line2D([], [], color=looks[name].color, marker=looks[name].marker, label=NAMES[name])
         for name in looks
         if name in names
     ]
@@ -244,7 +260,7 @@ def build_logits(tables: Tables) -> Figure:
     limits = log_limits(table["median"], base=10, most=9)
     for place, name in enumerate(names):
         axes = figure.add_subplot(grid[place // columns, place % columns])
-        axes.set_title(name)
+        axes.set_title(NAMES[name])
         _rate_axis(axes, table["learning_rate"])
         log_axis(axes, limits, base=10)
         if place % columns == 0:

@@ -17,11 +17,24 @@ from sqrtdk.figures.style import FIXED, INK
 
 SHARED = ("d_k", "n_k", "batch_size")
 
+NAMES = {
+    "softmax": "softmax",
+    "softmax1": "softmax, sink of logit 0",
+    "sink_logit": "softmax, learned sink logit",
+    "sigmoid": "sigmoid",
+    "sigmoid_bias": "sigmoid, learned constant",
+}
+"""The kinds of attention in words."""
+
 MATCH = {"matched": FIXED["on"], "unmatched": FIXED["off"]}
 """The colours of queries with a match and without one."""
 
+KINDS = {"matched": "query with a match", "unmatched": "query without a match"}
+
 FIRST = {"none": "o", "learned": "s"}
 """The markers without a first key and with one."""
+
+KEYS = {"none": "no first key", "learned": "learned first key"}
 
 
 class Quantity(NamedTuple):
@@ -56,19 +69,19 @@ def _build(
         for line, name in enumerate(names):
             for first, marker in FIRST.items():
                 rows = table[(table["attention"] == name) & (table["first_key"] == first)]
-                height = len(names) - 1 - line + (0.14 if first == "none" else -0.14)
+                height = len(names) - 1 - line + (0.2 if first == "none" else -0.2)
                 for kind, column in quantity.columns.items():
-                    apart = 0.05 if kind == "matched" else -0.05
+                    apart = 0.08 if kind == "matched" else -0.08
                     _dot(axes, rows, column, height + apart, MATCH[kind], marker)
-        axes.set_yticks(range(len(names)), names[::-1] if place == 0 else [""] * len(names))
+        shown = [NAMES[name] if place == 0 else "" for name in reversed(names)]
+        axes.set_yticks(range(len(names)), shown)
         axes.set_ylim(-0.6, len(names) - 0.4)
     handles = [
-        Line2D([], [], color=color, marker="o", linestyle="none", label=kind)
+        Line2D([], [], color=color, marker="o", linestyle="none", label=KINDS[kind])
         for kind, color in MATCH.items()
     ]
     for first, marker in FIRST.items():
-        label = f"first key: {first}"
-        handle = Line2D([], [], color=INK, marker=marker, linestyle="none", label=label)
+        handle = Line2D([], [], color=INK, marker=marker, linestyle="none", label=KEYS[first])
         handle.set_markerfacecolor("none")
         handles.append(handle)
     style.legend(figure, handles)

@@ -1,5 +1,7 @@
 """Draw the figures of the transformer: loss by rate, attention in training, and its start."""
 
+from collections.abc import Iterable
+
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -7,7 +9,7 @@ from matplotlib.figure import Figure
 from sqrtdk import schema
 from sqrtdk.experiments.transformer.measure import COLUMNS
 from sqrtdk.experiments.transformer.model import LAYERS
-from sqrtdk.figures import draw, style
+from sqrtdk.figures import draw, style, words
 from sqrtdk.figures.draw import Tables
 from sqrtdk.figures.lines import PanelRow, build_lines, ends_of, keys_of, plot_metric
 from sqrtdk.figures.panels import (
@@ -26,6 +28,12 @@ RATE = next(column for column in COLUMNS if column.name == "learning_rate")
 
 GRU = Look(CYCLE[-1], "*", dashed=True)
 
+NAMES = {**words.RULES, "gru": "recurrent"}
+"""The lines in words."""
+
+TASKS = {"text": "the next character", "recall": "associative recall"}
+"""The tasks in words."""
+
 RATES = 3
 """Learning rates of the figures over steps: the best one with scaling, and the next larger ones."""
 
@@ -33,18 +41,19 @@ RATES = 3
 def build_rates(tables: Tables) -> Figure:
     """Draw the loss after training against the rate, a panel for each d_head, a block a task."""
     table = tables["arms"]
-    variant = table["scaling"].where(table["network"] == "transformer", "gru")
+    table = _named(table, table["scaling"].where(table["network"] == "transformer", "gru"))
     table = table.assign(
-        variant=variant, metric="loss", mean=table["loss"], ci_low=table["loss_low"],
+        metric="loss", mean=table["loss"], ci_low=table["loss_low"],
         ci_high=table["loss_high"],
     )  # fmt: skip
     # The rows of the recurrent network repeat for every scale rule.
     table = table.drop_duplicates(["task", "d_head", "variant", "learning_rate"])
-    looks = style.looks(set(table["variant"]) - {"gru"})
-    looks |= {"gru": GRU} if "gru" in set(table["variant"]) else {}
+    looks = _looks(tables["arms"]["scaling"])
+    looks |= {NAMES["gru"]: GRU} if NAMES["gru"] in set(table["variant"]) else {}
     at_ends = fits_at_ends(list(looks))
+    margin = max(map(len, looks)) if at_ends else 0
     figure, made = panels(
-        table, {"loss": ("loss",)}, across="d_head", where=("task",), margin=8 * at_ends, x=RATE
+        table, {"loss": ("loss",)}, across="d_head", where=("task",), margin=margin, x=RATE
     )
     row = PanelRow("held-out loss (nats)", ("loss",))
     for panel in made:
@@ -70,6 +79,17 @@ def build_rates(tables: Tables) -> Figure:
     return figure
 
 
+def _named(table: pd.DataFrame, lines: pd.Series) -> pd.DataFrame:
+    """Return a table with its tasks, and the names of its lines as `variant`, in words."""
+    return table.assign(
+        task=table["task"].replace(TASKS), variant=lines.map(lambda name: NAMES.get(name, name))
+    )
+
+
+def _looks(names: Iterable[str]) -> dict[str, Look]:
+    return style.in_words(style.looks(names), NAMES)
+
+
 def by_rate(table: pd.DataFrame) -> pd.DataFrame:
     """Return the transformers of the largest d_head at `RATES` rates of each task."""
     table = table[table["network"] == "transformer"]
@@ -88,12 +108,13 @@ def by_rate(table: pd.DataFrame) -> pd.DataFrame:
 def _over_steps(tables: Tables, metric: str, label: str, sentence: str, base: int | None) -> Figure:
     table = by_rate(tables["summary"])
     return build_lines(
-        table.assign(variant=table["scaling"]),
+        _named(table, table["scaling"]),
         [
             PanelRow(f"{label}\nlayer {layer}", (f"{metric}_{layer}",), base=base)
             for layer in range(LAYERS)
         ],
         sentence,
+        looks=_looks(table["scaling"]),
         across="learning_rate",
         where=("task", "d_head"),
         mean="mean" if base is None else "median",
@@ -123,8 +144,8 @@ def build_logits(tables: Tables) -> Figure:
 def build_start(tables: Tables) -> Figure:
     """Draw the entropy of a row before training against its number of visible keys."""
     table = tables["start"].rename(columns={"exact": "formula", "entropy": "mean"})
-    table = table.assign(variant=table["scaling"], metric="entropy", exact=float("nan"))
-    looks = style.looks(table["variant"])
+    looks = _looks(table["scaling"])
+    table = _named(table, table["scaling"]).assign(metric="entropy", exact=float("nan"))
 
     def refer(axes: Axes, panel: Panel) -> None:
         for name, rows in panel.table.groupby("variant"):

@@ -1,0 +1,27 @@
+"""Say in words what names of the configuration mean, for legends and titles of figures."""
+
+import re
+from collections.abc import Mapping
+
+RULES: Mapping[str, str] = {
+    "off": "no scale",
+    "on": "1/√d_k",
+    "inverse": "1/d_k",
+    "inverse_64": "8/d_k",
+    "qk_norm": "QK-norm",
+    "sqrt_log_n": "√(log n)",
+    "log_n": "log n",
+    "square_log_n": "(log n)²",
+    "ssmax": "SSMax, 0.43 log n",
+    "yarn": "YaRN",
+}
+"""Scale rules; those of a user keep their names."""
+
+
+def axis(name: str) -> str:
+    """Return the name of an axis as a figure shows it: symbols stay.
+
+    >>> axis("learning_rate"), axis("d_k")
+    ('learning rate', 'd_k')
+    """
+    return name if re.match("[a-z]_", name) else name.replace("_", " ")
