@@ -109,7 +109,7 @@ def recurrent_case(reader: str, d_k: int, dtype: str) -> Case:
         for step in range(steps):
             data = drawn[step % len(drawn)]
             found = model.forward(reader, parameters, data)
-            _, d_logits = model.cross_entropy(found.logits, data.answer)
+            d_logits = model.logit_gradient(found.logits, data.answer)
             for name, one in model.backward(reader, parameters, data, found, d_logits).items():
                 into[name][...] = one
             state.step(now, gradient, scratch, rate=rate)

@@ -53,5 +53,5 @@ def tables(*overrides: str) -> dict[str, pd.DataFrame]:
         "runs": runs,
         "summary": frame(summary.summarize(runs, training.COLUMNS, {}), "summary"),
         "rates": best,
-        "twins": frame(equivalence.rows(found, runs, best), "twins"),
+        "twins": frame(equivalence.rows(found, best), "twins"),
     }

@@ -145,6 +145,14 @@ DTYPE = Key(
     "Floating-point type of the computation. Inputs are drawn in float64 and then cast.",
     choices=DTYPES,
 )
+TRAINING_DTYPE = Key(
+    "training_dtype",
+    "choice",
+    "Floating-point type in which the models are trained and measured. Initial parameters and "
+    "inputs are drawn in float64 and then cast.",
+    choices=DTYPES,
+    axis=False,
+)
 SCALING = Key(
     "scaling",
     "name",

@@ -107,6 +107,17 @@ def test_rows_do_not_depend_on_how_seeds_are_cut_into_shards() -> None:
     assert text[0] == text[1]
 
 
+def test_rates_that_are_trained_together_give_the_rows_of_single_rates() -> None:
+    together = rows(learning_rate=[0.01, 0.03], reader=["fixed"], seeds=[0, 3])
+    alone = [
+        row
+        for rate in (0.01, 0.03)
+        for row in rows(learning_rate=rate, reader=["fixed"], seeds=[0, 3])
+    ]
+    text = [tables.text(found, encoder_decoder.COLUMNS) for found in (together, alone)]
+    assert text[0] == text[1]
+
+
 def test_checks_between_rows_find_the_step_that_a_row_at_each_check_finds() -> None:
     training = {"steps": 40, "reader": ["scaled_dot"], "length": 1, "learning_rate": 0.03}
     fine = rows(log_every=2, seeds=[0, 3], **training)
@@ -250,6 +261,17 @@ def test_score_layers_take_memory_only_with_a_reader_that_has_them() -> None:
 
 
 # Reach
+
+
+def test_the_jacobian_of_float32_training_is_computed_in_float64() -> None:
+    single, double = (
+        pick(reaches(length=4, training_dtype=dtype), stage="initial")
+        for dtype in ("float32", "float64")
+    )
+    for one, other in zip(single, double, strict=True):
+        # The parameters are rounded, 6e-8 each; products of up to four of them follow.
+        assert one["jacobian_norm"] == pytest.approx(other["jacobian_norm"], rel=1e-5)
+        assert float(np.float32(one["jacobian_norm"])) != one["jacobian_norm"]
 
 
 def test_reach_has_a_row_for_each_distance_before_and_after_training() -> None:

@@ -170,12 +170,11 @@ class PaperAdam:
         return w - self.rate * m_hat / (np.sqrt(v_hat) + self.epsilon)
 
 
-def fast_run(optimizer: Optimizer, *, scale: float, loss: Loss) -> Optimizer:
+def fast_run(optimizer: Optimizer, *, scale: float | np.ndarray, loss: Loss) -> Optimizer:
     data = batches(STEPS)
+    scales = scale if isinstance(scale, np.ndarray) else factor(scale)
     for t in range(STEPS):
-        d_product = lookup.loss_d_product(
-            data.at(t), optimizer.product, scale=factor(scale), loss=loss
-        )
+        d_product = lookup.loss_d_product(data.at(t), optimizer.product, scale=scales, loss=loss)
         optimizer.step(d_product)
     return optimizer
 
@@ -256,12 +255,10 @@ def test_twins_are_the_same_run(optimizer: str, loss: Loss) -> None:
         "adam": AdamOptimizer,
     }
     one = fast_run(made[optimizer](w_q, w_k, rate=factor(rate)), scale=scale, loss=loss)
-    other = fast_run(
-        equivalence.equivalent_optimizer(w_q, w_k, rate=rate, factor=scale, optimizer=optimizer),
-        scale=1.0,
-        loss=loss,
-    )
-    np.testing.assert_array_equal(other.product * 16, one.product)
+    pair = equivalence.pair_optimizer(w_q, w_k, rate=rate, factor=scale, optimizer=optimizer)
+    both = fast_run(pair, scale=np.array([scale, 1.0])[:, None, None], loss=loss)
+    np.testing.assert_array_equal(both.product[0], one.product[0])
+    np.testing.assert_array_equal(both.product[1] * 16, one.product[0])
 
 
 def test_the_twin_of_adam_needs_its_own_rate() -> None:
@@ -361,6 +358,25 @@ def test_the_step_of_the_level_is_the_first_and_stays() -> None:
     found = np.array([point.steps_to_level[0] for point in at_each])
     assert np.isnan(found[:first]).all()
     assert (found[first:] == first).all()
+
+
+@pytest.mark.parametrize("libraries", [1, 3, 16])
+def test_a_run_is_at_the_level_at_the_same_step_with_rows_and_without(libraries: int) -> None:
+    # Without a row, a run that answers the first libraries wrongly is not asked the others.
+    w_q, w_k = projections()
+    rates = np.array([0.02, 0.1, 0.3, 1e300])[:, None, None]
+    found = []
+    for logged in (range(STEPS + 1), [0, STEPS]):
+        with np.errstate(over="ignore", invalid="ignore"):
+            *_, last = lookup.train(
+                SgdOptimizer(w_q, w_k, rate=rates), batches(STEPS + 1),
+                batches(libraries, n_q=19), scale=np.full((4, 1, 1), 0.3), loss="weights",
+                logged=logged, level=0.45,
+            )  # fmt: skip
+        found.append(last.steps_to_level)
+    np.testing.assert_array_equal(*found)
+    assert len(set(found[0][:3])) == 3
+    assert np.isnan(found[0][3])
 
 
 def test_held_out_numbers_are_means_over_its_queries() -> None:

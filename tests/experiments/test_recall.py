@@ -42,6 +42,24 @@ def test_a_seed_has_its_own_stream_whatever_stands_beside_it() -> None:
     assert not np.array_equal(alone[0].values, alone[1].values)
 
 
+def test_runs_with_one_seed_see_the_same_sequences() -> None:
+    once = next(recall.batches([3, 8], length=3, batch=2, held=False))
+    twice = next(recall.batches([8, 3, 8], length=3, batch=2, held=False))
+    for mine, theirs in zip(once, twice, strict=True):
+        assert_array_equal(mine[[1, 0, 1]], theirs)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_learning_rate_of_each_run_trains_to_the_bits_of_one_rate(dtype: str) -> None:
+    setting = TRAINING | {"training_dtype": dtype}
+    rates = np.array([0.01, 0.003])
+    *_, both = recall.train("dot", [4, 4], steps=9, **setting | {"learning_rate": rates})
+    for run, rate in enumerate(rates.tolist()):
+        *_, one = recall.train("dot", [4], steps=9, **setting | {"learning_rate": rate})
+        for name, value in one.parameters.items():
+            assert_array_equal(value[0], both.parameters[name][run], err_msg=name)
+
+
 def test_batches_go_on_beyond_one_draw_and_never_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
     def first(count: int) -> list[np.ndarray]:
         found = recall.batches([0], length=5, batch=7, held=False)

@@ -8,6 +8,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from oracles import EPS, assert_is_gradient, normal
 
+from sqrtdk.experiments.encoder_decoder import additive
 from sqrtdk.experiments.encoder_decoder import model as experiments_model
 from sqrtdk.experiments.encoder_decoder.model import READERS, Sequences
 
@@ -195,7 +196,7 @@ def test_sums_by_symbol_are_those_of_a_loop(few, monkeypatch):
 def test_a_run_does_not_depend_on_the_runs_beside_it(reader, few, monkeypatch):
     monkeypatch.setattr(experiments_model, "ONE_HOT_MAX", few)
     # Small blocks, so that the additive score is cut as it is at large widths.
-    monkeypatch.setattr(experiments_model, "BLOCK", BATCH * D_K)
+    monkeypatch.setattr(additive, "BLOCK", BATCH * D_K)
     parameters, data = model(reader, n_runs=3), sequences(n_runs=3)
 
     def gradients(runs: slice) -> experiments_model.Parameters:
@@ -220,7 +221,7 @@ def test_blocks_of_the_additive_score_change_nothing_but_the_order_of_a_sum(monk
         return experiments_model.backward("additive", parameters, data, found, d_logits)
 
     whole = gradients()
-    monkeypatch.setattr(experiments_model, "BLOCK", 1)
+    monkeypatch.setattr(additive, "BLOCK", 1)
     for name, cut in gradients().items():
         assert_allclose(cut, whole[name], atol=100 * EPS[np.float64], err_msg=name)
 

@@ -15,8 +15,8 @@ class AdamState:
     The moments are sums without the factors 1 - beta, which are part of the step size instead.
     """
 
-    def __init__(self, like: Floats, *, epsilon: float = EPSILON) -> None:
-        """Set the moments to 0 for an array of this shape."""
+    def __init__(self, like: Floats, *, epsilon: float | Floats = EPSILON) -> None:
+        """Set the moments to 0 for an array of this shape, to which epsilon is broadcast."""
         self.epsilon, self.steps = epsilon, 0
         self.mean, self.square = np.zeros_like(like), np.zeros_like(like)
 
@@ -28,7 +28,7 @@ class AdamState:
         *,
         rate: float | Floats,
     ) -> None:
-        """Update w in place. Overwrites the gradient and `scratch`, which has the shape of w."""
+        """Update w in place; `rate` is broadcast. Overwrites the gradient and `scratch`."""
         self.steps += 1
         # The bias-corrected means of the paper are the sums over (1 - beta^t)/(1 - beta).
         of_mean, of_square = ((1 - x**self.steps) / (1 - x) for x in (MEAN, SQUARE))
@@ -40,5 +40,6 @@ class AdamState:
         np.sqrt(self.square, out=scratch)
         scratch += self.epsilon * math.sqrt(of_square)
         np.divide(self.mean, scratch, out=scratch)
-        scratch *= rate * (math.sqrt(of_square) / of_mean)
+        # Cast first, so that a rate of each run gives the digits of a single rate.
+        scratch *= np.asarray(rate * (math.sqrt(of_square) / of_mean), scratch.dtype)
         w -= scratch

@@ -1,10 +1,11 @@
 """Encoder and decoder: a fixed vector or attention over all states, against source length.
 
-A slab is one combination of length, score width, state size and learning rate. Its cells are
-readers × seeds, with a row for each logged step. Some seeds are trained together, which changes no
-digit.
+A slab is one combination of length, score width, state size and, unless the experiment batches it,
+learning rate. Its cells are readers × learning rates × seeds, with a row for each logged step. Some
+runs are trained together, which changes no digit.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -17,7 +18,7 @@ from sqrtdk import schema
 from sqrtdk.core import metrics
 from sqrtdk.core.shapes import Floats
 from sqrtdk.experiments.cells import Cell, lazy_batch
-from sqrtdk.experiments.encoder_decoder import model, recall
+from sqrtdk.experiments.encoder_decoder import additive, model, recall
 from sqrtdk.schema import Column, Key
 from sqrtdk.storage.tables import Row
 
@@ -64,17 +65,8 @@ CHECK_EVERY = Key(
     "steps",
     axis=False,
 )
-TRAINING_DTYPE = Key(
-    "training_dtype",
-    "choice",
-    "Floating-point type in which the models are trained and measured. Initial parameters are "
-    "drawn in float64 and then cast.",
-    choices=("float64", "float32"),
-    axis=False,
-)
-
 AXES: tuple[Key, ...] = (D_K, LENGTH, HIDDEN, LEARNING_RATE, READER, schema.SEED)
-CONFIG_KEYS: tuple[Key, ...] = (*AXES, STEPS, BATCH, LOG_EVERY, CHECK_EVERY, TRAINING_DTYPE)
+CONFIG_KEYS: tuple[Key, ...] = (*AXES, STEPS, BATCH, LOG_EVERY, CHECK_EVERY, schema.TRAINING_DTYPE)
 
 BATCHED_AXES: tuple[str, ...] = ("reader",)
 
@@ -86,8 +78,11 @@ GAIN = Column(
     optional=True,
 )
 
+FIRST_ASKED = 32
+"""Held-out sequences that decide for most runs that have not learnt."""
+
 SEEDS_PER_BATCH = 8
-"""Number of seeds that are trained together."""
+"""Number of seeds that are trained together, with all learning rates of their slab."""
 
 UNASKED = Column(
     "unasked_accuracy",
@@ -164,7 +159,7 @@ class Slab(schema.Slab, total=False):
 
     length: int
     hidden: int
-    learning_rate: float
+    learning_rate: float | list[float]
     reader: list[str]
     steps: int
     batch: int
@@ -175,11 +170,14 @@ class Slab(schema.Slab, total=False):
 
 def memory(slab: Slab) -> int:
     """Return the peak memory, in bytes, of the seeds that are trained together."""
-    return peak(slab, states=3, layers=0)
+    return peak(slab, states=2, layers=0)
 
 
-def peak(slab: Slab, *, states: int, layers: int) -> int:
-    """Return that memory for an evaluation with this many arrays like the states and `match`."""
+def peak(slab: Slab, *, states: int, layers: int, precise: bool = False) -> int:
+    """Return that memory for an evaluation with this many arrays like the states and `match`.
+
+    `precise` is an evaluation in float64.
+    """
     length, n, batch = slab["length"], slab["hidden"], slab["batch"]
     readers = slab["reader"]
     d_k = 0 if set(readers) == {"fixed"} else slab["d_k"]
@@ -187,21 +185,30 @@ def peak(slab: Slab, *, states: int, layers: int) -> int:
     match = d_k if "additive" in readers else 0
     rows, held = length * batch, length * recall.HELD_OUT
     # Training keeps its arrays while the held-out sequences are evaluated. Backpropagation needs
-    # seven arrays as large as the states, but not at the same time.
+    # five arrays as large as the states, but not at the same time.
     evaluation = rows * (n + match) + held * (states * n + layers * match)
     evaluation += recall.HELD_OUT * (1 + layers) * d_k
+    # Symbols are whole numbers of 8 bytes in either type.
+    itemsize = np.dtype(slab.get("training_dtype", "float64")).itemsize
+    if precise:
+        evaluation *= 8 // itemsize
     ones = max(recall.N_VALUES, length if length <= model.ONE_HOT_MAX else 0)
-    training = rows * (7 * n + match + ones)
+    training = rows * (5 * n + match + ones)
     # Parameters, two moments, gradient, scratch, and the gradient's parts.
     weights = 6 * (n * (2 * n + d_k + 2 * length + 2 * recall.N_VALUES) + length * d_k)
     # Keys and values of a chunk of batches and of the held-out sequences, whose values are counted
     # once, and those of one run while they are drawn.
     drawn = (2 + 2 / SEEDS_PER_BATCH) * recall.CHUNK * rows + 3 * held
-    blocks = 2 * model.BLOCK
-    numbers = SEEDS_PER_BATCH * (max(evaluation, training) + weights) + blocks
-    # Symbols are whole numbers of 8 bytes in either type.
-    itemsize = np.dtype(slab.get("training_dtype", "float64")).itemsize
-    return int(itemsize * numbers + 8 * SEEDS_PER_BATCH * drawn)
+    blocks = 2 * additive.BLOCK
+    runs = SEEDS_PER_BATCH * len(rates_of(slab))
+    numbers = runs * (max(evaluation, training) + weights) + blocks
+    return int(itemsize * numbers + 8 * runs * drawn)
+
+
+def rates_of(slab: Slab) -> list[float]:
+    """Return the learning rates of a slab; a check of sizes has none, and counts one."""
+    rates = slab.get("learning_rate", 1.0)
+    return rates if isinstance(rates, list) else [rates]
 
 
 def seconds(slab: Slab) -> float:
@@ -212,7 +219,7 @@ def seconds(slab: Slab) -> float:
     # An evaluation is of four times as many sequences, and goes forward only.
     checks = 1 + 1.3 / slab.get("check_every", slab.get("log_every", slab["steps"]))
     single = 0.55 if slab.get("training_dtype") == "float32" else 1.0
-    return float(slab["steps"] * step * checks * single)
+    return float(len(rates_of(slab)) * slab["steps"] * step * checks * single)
 
 
 def cells(slab: Slab) -> Iterator[Cell]:
@@ -221,24 +228,31 @@ def cells(slab: Slab) -> Iterator[Cell]:
 
 
 def batched_training_cells(slab: Slab, measure: Callable[..., list[list[Row]]]) -> Iterator[Cell]:
-    """Yield the cells of a slab of models; `measure` returns the rows of each of several seeds.
+    """Yield the cells of a slab of models; `measure` returns the rows of each of several runs.
 
-    Seeds are trained together, on the first use of one of them.
+    It takes the reader, and the seeds and learning rates of the runs. They are trained together, on
+    the first use of one of them.
     """
-    names = [key.name for key in AXES if key.name not in ("reader", "seed")]
+    names = [key.name for key in AXES if key.name not in ("reader", "learning_rate", "seed")]
     values = cast(Row, slab)
     training = {
         key.name: values[key.name] for key in CONFIG_KEYS if not key.axis and key.name in values
     }
     training |= {"n" if name == "hidden" else name: values[name] for name in names}
     start, stop = slab["seeds"]
+
+    def compute(reader: str, runs: Sequence[tuple[float, int]]) -> list[list[Row]]:
+        rates, seeds = zip(*runs, strict=True)
+        return measure(reader, seeds, learning_rate=np.array(rates), **training)
+
     for reader in slab["reader"]:
         for first in range(start, stop, SEEDS_PER_BATCH):
             seeds = range(first, min(first + SEEDS_PER_BATCH, stop))
-            found = lazy_batch(partial(measure, reader, **training), seeds)
-            for run, seed in enumerate(seeds):
+            runs = list(itertools.product(rates_of(slab), seeds))
+            found = lazy_batch(partial(compute, reader), runs)
+            for run, (rate, seed) in enumerate(runs):
                 axes = {name: values[name] for name in names}
-                axes |= {"reader": reader, "seed": seed}
+                axes |= {"reader": reader, "learning_rate": rate, "seed": seed}
                 yield axes, partial(found, run)
 
 
@@ -252,7 +266,7 @@ def measure(
     check_every: int = 0,
     **training: Unpack[recall.Training],
 ) -> list[list[Row]]:
-    """Return the rows of each seed, one a logged step; only these are checked without the key."""
+    """Return the rows of each run, one a logged step; only these are checked without the key."""
     data = recall.held_out(seeds, length)
     unasked = recall.unasked_accuracy(data.values)
     first = np.full(len(seeds), np.nan)
@@ -294,14 +308,23 @@ def measure(
 def _reach_level(
     reader: str, parameters: model.Parameters, data: model.Sequences, runs: NDArray[np.bool_]
 ) -> NDArray[np.intp]:
-    """Return which of some runs have learnt; the others are not evaluated."""
+    """Return which of some runs have learnt; the others are not evaluated.
+
+    A run that answers too many of the first sequences wrongly is not asked the others.
+    """
     at = np.flatnonzero(runs)
-    if not len(at):
-        return at
-    of_runs = {name: one[at] for name, one in parameters.items()}
-    asked = model.Sequences(*(one[at] for one in data))
-    logits = model.forward(reader, of_runs, asked, for_backward=False).logits
-    return at[_accuracy(logits, asked) >= LEARNT_ACCURACY]
+    right = np.zeros(len(at), dtype=int)
+    for part in (slice(FIRST_ASKED), slice(FIRST_ASKED, recall.HELD_OUT)):
+        if not len(at):
+            break
+        whole = len(at) == len(runs)
+        mine = parameters if whole else {name: one[at] for name, one in parameters.items()}
+        asked = model.Sequences(*(one[at][..., part] for one in data))
+        logits = model.forward(reader, mine, asked, for_backward=False).logits
+        right += np.count_nonzero(np.argmax(logits, axis=-1) == asked.answer, axis=-1)
+        kept = (right + recall.HELD_OUT - part.stop) / recall.HELD_OUT >= LEARNT_ACCURACY
+        at, right = at[kept], right[kept]
+    return at
 
 
 def _accuracy(logits: Floats, data: model.Sequences) -> Floats:

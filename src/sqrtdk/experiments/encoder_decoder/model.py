@@ -12,21 +12,19 @@ length (time), batch, n (units of a state), d_k (score width), n_keys and n_valu
 Gradients are derived by hand, through time.
 """
 
+from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from sqrtdk.core.attention import softmax
-from sqrtdk.core.gradients import softmax_backward
+from sqrtdk.core import row_softmax
 from sqrtdk.core.shapes import Float, Floats, Int, Ints
+from sqrtdk.experiments.encoder_decoder import additive
 
 Parameters: TypeAlias = dict[str, Floats]
 """Parameters by name, each [n_runs, ...]; see `shapes`."""
 
 READERS = ("fixed", "additive", "dot", "scaled_dot")
-
-BLOCK = 2**16
-"""Entries of the additive score that are processed at once: half a MiB, which fits a cache."""
 
 ONE_HOT_MAX = 32
 """Number of symbols up to which a product with ones and zeros sums faster than bins. For more
@@ -58,7 +56,9 @@ class Sequences(NamedTuple):
 def _at(
     symbols: Int[Ints, "runs length batch"], position: Int[Ints, "runs batch"]
 ) -> Int[Ints, "runs batch"]:
-    found: Ints = np.take_along_axis(symbols, position[:, np.newaxis], axis=1)[:, 0]
+    runs, length, batch = symbols.shape
+    first = length * np.arange(runs)[:, np.newaxis]
+    found: Ints = symbols.reshape(-1).take((position + first) * batch + np.arange(batch))
     return found
 
 
@@ -93,6 +93,7 @@ class Forward(NamedTuple):
              batch, n]; additive: tanh(query + key), [n_runs, length, batch, d_k]
     scores   of attention, after scaling, [n_runs, batch, length]
     weights  softmax of them
+    top      place of the largest weight of each row in the flat array, [n_runs * batch]
     context  [n_runs, batch, n]
     hidden   the head's layer, [n_runs, batch, n]
     logits   of the answer, [n_runs, batch, n_values]
@@ -103,6 +104,7 @@ class Forward(NamedTuple):
     match: Floats
     scores: Floats
     weights: Floats
+    top: Ints
     context: Floats
     hidden: Floats
     logits: Floats
@@ -118,10 +120,13 @@ def forward(
 
 def encode(parameters: Parameters, data: Sequences) -> Float[Floats, "runs length batch n"]:
     """Return the states h_t = tanh(e_key + e_value + b_h + h_{t-1} w_h), from h_0 = 0."""
-    # All inputs at once, then one step of the recurrence after the other.
-    states = _rows_of(parameters["e_key"], data.keys)
-    states += _rows_of(parameters["e_value"], data.values)
-    states += parameters["b_h"][:, np.newaxis]
+    # All inputs at once, each a row of the table of pairs; then one step of the recurrence after
+    # the other.
+    of_value = parameters["e_value"] + parameters["b_h"]
+    pairs = parameters["e_key"][:, :, np.newaxis] + of_value[:, np.newaxis]
+    n_runs, n_keys, n_values, n = pairs.shape
+    table = pairs.reshape(n_runs, n_keys * n_values, n)
+    states = _rows_of(table, n_values * data.keys + data.values)
     step = np.empty_like(states[:, 0])
     for t in range(states.shape[1]):
         state = states[:, t]
@@ -149,26 +154,29 @@ def read_out(
     # The context: the last state, or the states weighted by their scores.
     nothing: Floats = np.empty(0)
     query, match, scores, weights = (nothing,) * 4
+    top: Ints = np.empty(0, dtype=int)
     if reader == "fixed":
         context = states[:, -1]
     else:
         query = _rows_of(parameters["w_q"], question)
         if reader == "additive":
-            match, scores = _additive(parameters, states, query, keep=for_backward)
+            match, found = additive.scores(parameters, states, query, keep=for_backward)
+            scores = np.ascontiguousarray(np.swapaxes(found, 1, 2))
         else:
             # q · (h w_k) = (q w_kᵀ) · h: one product of width d_k for a query, none for a state.
             match = query @ _transpose(parameters["w_k"])
-            scores = np.vecdot(states, match[:, np.newaxis]) * _scale(reader, parameters)
-        scores = _last(scores)
-        weights = softmax(scores)
-        context = np.sum(_over_states(weights) * states, axis=1)
+            scores = _dot_states(states, match)
+            scores *= _scale(reader, parameters)
+        weights = scores.copy()
+        top = row_softmax.softmax(weights.reshape(-1, weights.shape[-1]))
+        context = _sum_states(weights, states)
     # The head: context and question in one hidden layer, then the answer.
     hidden = context @ parameters["w_c"]
     hidden += _rows_of(parameters["e_question"], question)
     hidden += parameters["b_r"]
     np.tanh(hidden, out=hidden)
     logits = hidden @ parameters["w_y"] + parameters["b_y"]
-    return Forward(states, query, match, scores, weights, context, hidden, logits)
+    return Forward(states, query, match, scores, weights, top, context, hidden, logits)
 
 
 def _scale(reader: str, parameters: Parameters) -> float:
@@ -176,46 +184,20 @@ def _scale(reader: str, parameters: Parameters) -> float:
     return d_k**-0.5 if reader == "scaled_dot" else 1.0
 
 
-def _additive(
-    parameters: Parameters,
-    states: Float[Floats, "runs length batch n"],
-    query: Float[Floats, "runs batch d_k"],
-    *,
-    keep: bool,
-) -> tuple[Floats, Float[Floats, "runs length batch"]]:
-    """Return tanh(query + key) and its product with v_a, [n_runs, length, batch, ...].
-
-    The first is empty unless it is to be kept.
-    """
-    n_runs, length, batch, _ = states.shape
-    shape = (n_runs, length, batch, query.shape[-1])
-    match = np.empty(shape if keep else 0, query.dtype)
-    # A block that stays in the cache.
-    scratch = np.empty((0 if keep else _times(shape), *shape[2:]), query.dtype)
-    scores = np.empty((*shape[:-1], 1), query.dtype)
-    for run, times in _blocks(shape):
-        block = match[run, times] if keep else scratch[: times.stop - times.start]
-        np.matmul(states[run, times], parameters["w_k"][run], out=block)
-        block += query[run]
-        np.tanh(block, out=block)
-        np.matmul(block, parameters["v_a"][run].T, out=scores[run, times])
-    return match, scores[..., 0]
+def _dot_states(
+    states: Float[Floats, "runs length batch n"], vectors: Float[Floats, "runs batch n"]
+) -> Float[Floats, "runs batch length"]:
+    """Return the dot products of each sequence's states with its vector."""
+    found: Floats = np.matmul(np.swapaxes(states, 1, 2), vectors[..., np.newaxis])[..., 0]
+    return found
 
 
-def _blocks(shape: tuple[int, ...]) -> list[tuple[int, slice]]:
-    """Cut [n_runs, length, batch, d_k] into blocks of at most `BLOCK` entries of one run."""
-    n_runs, length, step = *shape[:2], _times(shape)
-    return [
-        (run, slice(t, min(t + step, length)))
-        for run in range(n_runs)
-        for t in range(0, length, step)
-    ]
-
-
-def _times(shape: tuple[int, ...]) -> int:
-    """Return how many positions of [n_runs, length, batch, d_k] a block has."""
-    _, length, batch, d_k = shape
-    return min(length, max(1, BLOCK // (batch * d_k)))
+def _sum_states(
+    factors: Float[Floats, "runs batch length"], states: Float[Floats, "runs length batch n"]
+) -> Float[Floats, "runs batch n"]:
+    """Return the sum of each sequence's states, with a factor for each state."""
+    found: Floats = np.matmul(factors[:, :, np.newaxis], np.swapaxes(states, 1, 2))[:, :, 0]
+    return found
 
 
 def cross_entropy(
@@ -227,13 +209,22 @@ def cross_entropy(
     >>> loss.round(4)
     array([1.3863])
     """
-    top = logits - np.max(logits, axis=-1, keepdims=True)
-    picked = answer[..., np.newaxis]
-    losses = np.log(np.sum(np.exp(top), axis=-1)) - np.take_along_axis(top, picked, -1)[..., 0]
-    d_logits = softmax(logits)
-    d_logits -= picked == np.arange(logits.shape[-1])
-    d_logits /= answer.shape[-1]
-    return np.mean(losses, axis=-1), d_logits
+    shifted = logits - np.max(logits, axis=-1, keepdims=True)
+    at = np.take_along_axis(shifted, answer[..., np.newaxis], -1)[..., 0]
+    losses = np.log(np.sum(np.exp(shifted), axis=-1)) - at
+    return np.mean(losses, axis=-1), logit_gradient(logits, answer)
+
+
+def logit_gradient(
+    logits: Float[Floats, "runs batch n_values"], answer: Int[Ints, "runs batch"]
+) -> Float[Floats, "runs batch n_values"]:
+    """Return the gradient of the mean of -ln p(answer) with respect to the logits."""
+    found = logits.copy()
+    n_values = found.shape[-1]
+    row_softmax.softmax(found.reshape(-1, n_values))
+    found.reshape(-1)[n_values * np.arange(answer.size) + answer.reshape(-1)] -= 1.0
+    found /= answer.shape[-1]
+    return found
 
 
 # Backward
@@ -253,11 +244,13 @@ def backward(
     _, inputs = bptt(parameters, states, d_states)
     # Each parameter of the encoder serves all positions, so its gradient is a sum over them.
     rows = _rows(inputs)
+    e_value = _by_symbol(data.values, rows, len(parameters["e_value"][0]))
     return gradients | {
         "e_key": _by_symbol(data.keys, rows, len(parameters["e_key"][0])),
-        "e_value": _by_symbol(data.values, rows, len(parameters["e_value"][0])),
+        "e_value": e_value,
         "w_h": _transpose(_rows(states[:, :-1])) @ _rows(inputs[:, 1:]),
-        "b_h": np.sum(rows, axis=1, keepdims=True),
+        # Every pair has one of the values.
+        "b_h": np.sum(e_value, axis=1, keepdims=True),
     }
 
 
@@ -278,10 +271,12 @@ def read_out_backward(
     d_layer *= _slope(found.hidden)
     d_context = d_layer @ _transpose(parameters["w_c"])
     asked = _transpose(_one_hot(question, len(parameters["e_question"][0]), states.dtype))
+    of_question = asked @ d_layer
     gradients = {
         "w_c": _transpose(found.context) @ d_layer,
-        "e_question": asked @ d_layer,
-        "b_r": np.sum(d_layer, axis=1, keepdims=True),
+        "e_question": of_question,
+        # Every question is about one of the keys.
+        "b_r": np.sum(of_question, axis=1, keepdims=True),
         "w_y": _transpose(found.hidden) @ d_logits,
         "b_y": np.sum(d_logits, axis=1, keepdims=True),
     }
@@ -291,42 +286,24 @@ def read_out_backward(
         d_states[:, -1] = d_context
         return d_states, gradients
     # Each state gets its weight's share of the context, and what its score changes.
-    d_weights = _last(np.vecdot(states, d_context[:, np.newaxis]))
-    d_scores = _over_states(softmax_backward(weights, d_weights))
+    d_rows = _dot_states(states, d_context)
+    n_states = d_rows.shape[-1]
+    row_softmax.softmax_backward(
+        weights.reshape(-1, n_states), d_rows.reshape(-1, n_states), found.top
+    )
+    if reader != "additive":
+        d_rows *= _scale(reader, parameters)
+    d_scores = _over_states(d_rows)
     d_states = _over_states(weights) * d_context[:, np.newaxis]
     if reader == "additive":
-        d_query, more = _additive_backward(parameters, found, d_scores, d_states)
+        d_query, more = additive.backward(parameters, states, found.match, d_scores, d_states)
         gradients |= more
     else:
-        d_scores = d_scores * _scale(reader, parameters)
         d_states += d_scores * found.match[:, np.newaxis]
-        d_match = np.sum(d_scores * states, axis=1)
+        d_match = _sum_states(d_rows, states)
         d_query = d_match @ parameters["w_k"]
         gradients["w_k"] = _transpose(d_match) @ found.query
     return d_states, gradients | {"w_q": asked @ d_query}
-
-
-def _additive_backward(
-    parameters: Parameters,
-    found: Forward,
-    d_scores: Float[Floats, "runs length batch 1"],
-    d_states: Float[Floats, "runs length batch n"],
-) -> tuple[Float[Floats, "runs batch d_k"], Parameters]:
-    """Return gradients of the query, w_k and v_a; add the gradient of the states to `d_states`."""
-    d_query = np.zeros_like(found.query)
-    d_w_k, d_v_a = (np.zeros_like(parameters[name]) for name in ("w_k", "v_a"))
-    for run, times in _blocks(found.match.shape):
-        # The product with v_a, then the derivative of tanh, then query, states and w_k.
-        match, flow = found.match[run, times], d_scores[run, times]
-        d_v_a[run] += flow.reshape(1, -1) @ match.reshape(-1, match.shape[-1])
-        inside = _slope(match)
-        inside *= parameters["v_a"][run]
-        inside *= flow
-        d_states[run, times] += inside @ parameters["w_k"][run].T
-        d_query[run] += np.sum(inside, axis=0)
-        flat = inside.reshape(-1, inside.shape[-1])
-        d_w_k[run] += found.states[run, times].reshape(len(flat), -1).T @ flat
-    return d_query, {"w_k": d_w_k, "v_a": d_v_a}
 
 
 def bptt(
@@ -337,8 +314,9 @@ def bptt(
     """Return the total gradient of each state, through all later ones, and the one before its tanh.
 
     Backpropagation through time: δ_t = d_t + (1 - h_{t+1}²) δ_{t+1} w_hᵀ. Shapes as the states'.
+    The first is `d_states`, in place.
     """
-    total, inputs = d_states.copy(), _slope(states)
+    total, inputs = d_states, _slope(states)
     w_back = np.ascontiguousarray(_transpose(parameters["w_h"]))
     step = np.empty_like(states[:, 0])
     for t in reversed(range(states.shape[1])):
@@ -384,11 +362,6 @@ def _transpose(x: Float[Floats, "*batch n m"]) -> Float[Floats, "*batch m n"]:
     return np.swapaxes(x, -1, -2)
 
 
-def _last(x: Float[Floats, "runs length batch"]) -> Float[Floats, "runs batch length"]:
-    """Turn [n_runs, length, batch] into [n_runs, batch, length], the axes of the softmax."""
-    return np.ascontiguousarray(np.swapaxes(x, 1, 2))
-
-
 def _over_states(x: Float[Floats, "runs batch length"]) -> Float[Floats, "runs length batch 1"]:
     """Turn [n_runs, batch, length] into [n_runs, length, batch, 1], to multiply the states."""
     return np.ascontiguousarray(np.swapaxes(x, 1, 2))[..., np.newaxis]
@@ -417,8 +390,13 @@ def _one_hot(
     symbols: Int[Ints, "*symbols"], count: int, dtype: np.dtype[Any]
 ) -> Float[Floats, "*symbols {count}"]:
     """Turn symbols [...] into one-hot vectors [..., count]."""
-    found: Floats = (symbols[..., np.newaxis] == np.arange(count)).astype(dtype)
+    found: Floats = np.take(_unit_vectors(count, dtype), symbols, axis=0)
     return found
+
+
+@cache
+def _unit_vectors(count: int, dtype: np.dtype[Any]) -> Floats:
+    return np.eye(count, dtype=dtype)
 
 
 def _rows_of(

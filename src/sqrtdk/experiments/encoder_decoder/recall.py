@@ -50,8 +50,12 @@ def stream(array: str, seed: int) -> np.random.Generator:
 def batches(seeds: Sequence[int], *, length: int, batch: int, held: bool) -> Iterator[Sequences]:
     """Yield batches of sequences endlessly, one run a seed; `held` ones have their own streams."""
     prefix = "held_" if held else ""
+    # Runs with one seed see the same sequences, which are drawn once.
+    distinct = sorted(set(seeds))
+    of_runs = np.array([distinct.index(seed) for seed in seeds])
     streams = [
-        [stream(f"{prefix}{name}", seed) for name in ("keys", "values", "asked")] for seed in seeds
+        [stream(f"{prefix}{name}", seed) for name in ("keys", "values", "asked")]
+        for seed in distinct
     ]
     # Only one held-out batch is used.
     chunk = 1 if held else CHUNK
@@ -59,7 +63,7 @@ def batches(seeds: Sequence[int], *, length: int, batch: int, held: bool) -> Ite
         drawn = _draw(streams, (chunk, batch, length))
         for place in range(chunk):
             # A view would keep the whole chunk while the next one is drawn.
-            yield Sequences(*(one[place].copy() for one in drawn))
+            yield Sequences(*(one[place].take(of_runs, axis=0) for one in drawn))
         del drawn
 
 
@@ -134,13 +138,14 @@ def views(flat: Floats, shapes: dict[str, tuple[int, int]]) -> Parameters:
 class Training(TypedDict, total=False):
     """Settings of training other than the length of the sequences and the number of steps.
 
+    `learning_rate` is a number, or one for each run [n_runs].
     `training_dtype` is float64 if it is missing.
     """
 
     d_k: Required[int]
     n: Required[int]
     batch: Required[int]
-    learning_rate: Required[float]
+    learning_rate: Required[float | Floats]
     training_dtype: str
 
 
@@ -164,8 +169,12 @@ def train(
     log_every: int,
     **training: Unpack[Training],
 ) -> Iterator[Moment]:
-    """Train one run a seed with Adam; yield step 0, every `log_every`-th, and the last step."""
+    """Train one run for each of the seeds with Adam.
+
+    Yield step 0, every `log_every`-th, and the last step.
+    """
     d_k, n, batch = training["d_k"], training["n"], training["batch"]
+    rates = np.broadcast_to(training["learning_rate"], len(seeds))[:, np.newaxis]
     dtype = training.get("training_dtype", "float64")
     flat, parameters = initial(reader, seeds, length=length, n=n, d_k=d_k, dtype=dtype)
     gradient, scratch = np.empty_like(flat), np.empty_like(flat)
@@ -176,10 +185,10 @@ def train(
     for step in range(steps + 1):
         sequences = next(data)
         found = model.forward(reader, parameters, sequences)
-        _, d_logits = model.cross_entropy(found.logits, sequences.answer)
+        d_logits = model.logit_gradient(found.logits, sequences.answer)
         for name, one in model.backward(reader, parameters, sequences, found, d_logits).items():
             into[name][...] = one
         if step % log_every == 0 or step == steps:
             yield Moment(step, parameters, metrics.row_norms(gradient))
         if step < steps:
-            moments.step(flat, gradient, scratch, rate=training["learning_rate"])
+            moments.step(flat, gradient, scratch, rate=rates)

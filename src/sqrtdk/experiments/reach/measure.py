@@ -29,7 +29,7 @@ from sqrtdk.experiments.encoder_decoder.model import Parameters, Sequences
 from sqrtdk.schema import Column, Key
 from sqrtdk.storage.tables import Row
 
-CONFIG_KEYS: tuple[Key, ...] = (*AXES, STEPS, BATCH)
+CONFIG_KEYS: tuple[Key, ...] = (*AXES, STEPS, BATCH, schema.TRAINING_DTYPE)
 
 BATCHED_AXES: tuple[str, ...] = ("reader",)
 
@@ -87,7 +87,7 @@ COLUMNS: tuple[Column, ...] = (
 def memory(slab: Slab) -> int:
     """Return the peak memory, in bytes, of the seeds that are trained together."""
     # The Jacobian is backpropagated through time for the held-out sequences.
-    return encoder_decoder.peak(slab, states=7, layers=2)
+    return encoder_decoder.peak(slab, states=6, layers=2, precise=True)
 
 
 def seconds(slab: Slab) -> float:
@@ -146,7 +146,11 @@ def _log10(norm: float) -> float:
 
 
 def gradient_reach(reader: str, parameters: Parameters, data: Sequences) -> tuple[Floats, Floats]:
-    """Return Jacobian norm and accuracy by distance from the end, [n_runs, length] each."""
+    """Return Jacobian norm and accuracy by distance from the end, [n_runs, length] each.
+
+    Both are computed in float64: squares of norms may be below the smallest float32.
+    """
+    parameters = {name: one.astype(np.float64) for name, one in parameters.items()}
     norms = model.state_jacobian(reader, parameters, data)
     by_position = np.sqrt(np.mean(norms * norms, axis=-1))
     return by_position[:, ::-1], accuracies(reader, parameters, data)

@@ -4,6 +4,9 @@ Scores and gradients depend on the factor s = 1/√d_k and the projections W onl
 So U = √s W without a factor gives the same attention, and dL/dU = dL/dW / √s. Gradient descent on
 U at rate s r therefore takes the same steps as descent on W at rate r. Adam does so at rate √s r,
 because its steps do not depend on the size of a gradient, if its epsilon is divided by √s.
+
+Both runs are trained here, in float64. Adam amplifies rounding where an entry of the gradient is
+nearly 0, and in float32 that is too much to compare two runs.
 """
 
 from collections.abc import Iterator
@@ -13,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from sqrtdk import schema
-from sqrtdk.core import scale_rules
+from sqrtdk.core import adam, scale_rules
 from sqrtdk.core.shapes import Floats
 from sqrtdk.experiments.training import lookup, rates
 from sqrtdk.experiments.training import measure as training
@@ -50,46 +53,44 @@ def twin_rate(rate: float, *, factor: float, optimizer: str) -> float:
     return rate * (factor if optimizer == "sgd" else factor**0.5)
 
 
-def equivalent_optimizer(
-    w_q: Floats, w_k: Floats, *, rate: float, factor: float, optimizer: str, epsilon: float = 1e-8
+def pair_optimizer(
+    w_q: Floats, w_k: Floats, *, rate: float, factor: float, optimizer: str
 ) -> Optimizer:
-    """Build the unscaled optimizer that takes the same steps as the scaled one."""
+    """Build the optimizer of the scaled run and of the unscaled one that takes the same steps."""
     root = factor**0.5
-    other = np.full((1, 1, 1), twin_rate(rate, factor=factor, optimizer=optimizer))
+    sizes = np.array([1.0, root])[:, np.newaxis, np.newaxis]
+    rates = np.array([rate, twin_rate(rate, factor=factor, optimizer=optimizer)])
+    both = sizes * w_q, sizes * w_k
     if optimizer == "adam":
-        return AdamOptimizer(root * w_q, root * w_k, rate=other, epsilon=epsilon / root)
-    return SgdOptimizer(root * w_q, root * w_k, rate=other)
+        return AdamOptimizer(*both, rate=rates.reshape(sizes.shape), epsilon=adam.EPSILON / sizes)
+    return SgdOptimizer(*both, rate=rates.reshape(sizes.shape))
 
 
-def train_equivalent(
-    slab: training.Slab, seed: int, *, rate: float, factor: float
-) -> list[LogPoint]:
-    """Return the logged points of the unscaled run that is equivalent to a run of `training`."""
+def train_pair(slab: training.Slab, seed: int, *, rate: float, factor: float) -> list[LogPoint]:
+    """Return the logged points of a scaled run and of the unscaled one that is equivalent to it."""
     batches, held_out = training.draw(slab, seed)
     w_q, w_k = training.projections(slab, seed)
     with np.errstate(over="ignore", invalid="ignore"):
         return lookup.train(
-            equivalent_optimizer(w_q, w_k, rate=rate, factor=factor, optimizer=slab["optimizer"]),
+            pair_optimizer(w_q, w_k, rate=rate, factor=factor, optimizer=slab["optimizer"]),
             batches,
             held_out,
-            scale=np.ones((1, 1, 1)),
+            scale=np.array([factor, 1.0])[:, np.newaxis, np.newaxis],
             loss=slab["loss"],
             logged=training.logged(slab["steps"]),
             level=training.LEARNT_ACCURACY,
         )
 
 
-def rows(settings: training.Settings, runs: pd.DataFrame, table: pd.DataFrame) -> list[tables.Row]:
-    """Return the rows of twins.csv in the order of their axes, from runs.csv and rates.csv."""
-    return sorted(pairs(settings, runs, table), key=tables.axes_of(COLUMNS))
+def rows(settings: training.Settings, table: pd.DataFrame) -> list[tables.Row]:
+    """Return the rows of twins.csv in the order of their axes, from rates.csv."""
+    return sorted(pairs(settings, table), key=tables.axes_of(COLUMNS))
 
 
-def pairs(
-    settings: training.Settings, runs: pd.DataFrame, table: pd.DataFrame
-) -> Iterator[tables.Row]:
+def pairs(settings: training.Settings, table: pd.DataFrame) -> Iterator[tables.Row]:
     """Yield a row for each run of the rule that divides by √d_k; none without that rule.
 
-    `runs` is runs.csv and `table` is rates.csv.
+    `table` is rates.csv.
     """
     rule = scaled_rule(settings["scaling"])
     if rule is None:
@@ -100,8 +101,6 @@ def pairs(
         tuple(row[x] for x in task): (row["rate_first"], row["rate_second"])
         for row in best.to_dict("records")
     }
-    runs = runs[runs["scaling"] == rule].sort_values("step")
-    by_cell = dict(list(runs.groupby([*task, "learning_rate", "seed"])))
     for one in planning.slabs(settings, training.BATCHED_AXES):
         slab, values = cast(training.Slab, one), cast(tables.Row, one)
         at = tuple(values[name] for name in task)
@@ -110,11 +109,9 @@ def pairs(
             raise ValueError(f"{rule} is not one factor of d_k and n_k")
         for place, seed in enumerate(sorted(settings["seed"])[:MAX_SEEDS]):
             rate = float(rates_of[at][place % 2])
-            scaled = by_cell[(*at, rate, seed)]
-            points = train_equivalent(slab, seed, rate=rate, factor=factor)
-            own = scaled["held_out_loss"].to_numpy(dtype=float)
-            other = np.array([float(point.loss[0]) for point in points])
-            ends = scaled["steps_to_90"].iloc[-1], points[-1].steps_to_level[0]
+            points = train_pair(slab, seed, rate=rate, factor=factor)
+            own, other = np.array([point.loss for point in points], dtype=float).T
+            ends = points[-1].steps_to_level
             steps, twin_steps = (np.inf if np.isnan(x) else float(x) for x in ends)
             yield {
                 **dict(zip(task, at, strict=True)),

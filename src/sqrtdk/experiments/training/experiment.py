@@ -21,7 +21,7 @@ EXPERIMENT = Experiment(
             "twins",
             "equivalence",
             "Runs with scaling and their twins without: one row per pair.",
-            needs=("runs", "rates"),
+            needs=("rates",),
             judges=True,
         ),
     ),

@@ -11,12 +11,12 @@ of a run do not depend on the other ones. Nothing here knows a path or a configu
 
 import math
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, Protocol, get_args, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, get_args, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sqrtdk.core import adam
+from sqrtdk.core import adam, row_softmax
 from sqrtdk.core.attention import shift_by_row_max, softmax
 from sqrtdk.core.gradients import softmax_backward
 from sqrtdk.core.metrics import row_metrics
@@ -26,6 +26,10 @@ Loss = Literal["values", "weights"]
 """The input of the loss: the attention's output, or the attention weights."""
 
 LOSSES: tuple[Loss, ...] = get_args(Loss)
+
+
+FIRST_ASKED = 0.2
+"""Share of the held-out libraries that decide for most runs that have not learnt."""
 
 
 class Batch(NamedTuple):
@@ -44,6 +48,16 @@ class Batch(NamedTuple):
     def at(self, place: int) -> "Batch":
         """Return the batch at one index of the first axis."""
         return Batch(*(array[place] for array in self))
+
+    def part(self, part: slice) -> "Batch":
+        """Return a part of the first axis."""
+        items, values, queries = (x[part] for x in self[:3])
+        return Batch(items, values, queries, self.targets[part])
+
+    def astype(self, dtype: np.dtype[Any]) -> "Batch":
+        """Return the batch with all vectors in one floating-point type."""
+        items, values, queries = (x.astype(dtype, copy=False) for x in self[:3])
+        return Batch(items, values, queries, self.targets)
 
 
 def make_batch(
@@ -112,9 +126,37 @@ def loss_d_product(batch: Batch, product: Floats, *, scale: Floats, loss: Loss) 
 
     `scale` [..., 1, 1] multiplies the scores.
     """
+    if batch.queries.ndim == 2 and product.ndim == 3:
+        return _loss_d_products(batch, product, scale=scale, loss=loss)
     weights = softmax(scale * scores(batch, product))
     d_scores = scale * loss_d_logits(weights, batch, loss)
     return np.swapaxes(batch.queries, -1, -2) @ (d_scores @ batch.items)
+
+
+def _loss_d_products(
+    batch: Batch, product: Float[Floats, "runs d_model d_model"], *, scale: Floats, loss: Loss
+) -> Float[Floats, "runs d_model d_model"]:
+    """Return the same for several runs with one batch, without the checks of general functions."""
+    # A matrix product for each run: in float32, the digits of one product for all runs would
+    # depend on their number.
+    n_q, n_k = len(batch.queries), len(batch.items)
+    weights = (batch.queries @ product) @ batch.items.T
+    weights *= scale
+    rows = weights.reshape(-1, n_k)
+    top = row_softmax.softmax(rows)
+    if loss == "weights":
+        at = np.arange(n_q) * n_k + batch.targets
+        weights.reshape(len(product), -1)[:, at] -= 1.0
+        d_scores = weights
+    else:
+        # The error is weights @ values minus the wanted value; its product with valuesᵀ:
+        gram = batch.values @ batch.values.T
+        d_scores = weights @ gram
+        d_scores -= gram[batch.targets]
+        row_softmax.softmax_backward(rows, d_scores.reshape(-1, n_k), top)
+    d_scores *= scale / n_q
+    found: Floats = batch.queries.T @ (d_scores @ batch.items)
+    return found
 
 
 def _wanted(batch: Batch) -> Float[Floats, "*batch n_q d_v"]:
@@ -183,7 +225,7 @@ class AdamOptimizer:
     """
 
     def __init__(
-        self, w_q: Floats, w_k: Floats, *, rate: Floats, epsilon: float = adam.EPSILON
+        self, w_q: Floats, w_k: Floats, *, rate: Floats, epsilon: float | Floats = adam.EPSILON
     ) -> None:
         runs = np.broadcast_shapes(rate.shape[:-2], w_q.shape[:-2])
         self.rate = rate
@@ -338,18 +380,34 @@ def _reach(
 ) -> NDArray[np.intp]:
     """Return which of some runs [n_runs] have a held-out accuracy of at least the level.
 
-    All their scores are two matrix products, [libraries, n_q, runs, n_k]. A product that is not
-    finite gives scores that are not, which is no accuracy.
+    A run that answers too many queries of the first libraries wrongly is not asked the others.
+    A product that is not finite gives scores that are not, which is no accuracy.
     """
     at = np.flatnonzero(runs & np.all(np.isfinite(product), axis=(-2, -1)))
-    if not len(at):
-        return at
-    libraries, n_q, d_model = held_out.queries.shape
-    side = np.ascontiguousarray(np.swapaxes(product[at], 0, 1)).reshape(d_model, -1)
-    found = held_out.queries.reshape(-1, d_model) @ side
-    found = found.reshape(libraries, -1, d_model) @ np.swapaxes(held_out.items, -1, -2)
-    found = found.reshape(libraries, n_q, len(at), -1)
-    finite = np.all(np.isfinite(found), axis=(0, 1, 3))
-    hits = np.argmax(found, axis=-1) == held_out.targets[..., np.newaxis]
-    learnt: NDArray[np.bool_] = finite & (np.mean(hits, axis=(0, 1)) >= level)
-    return at[learnt]
+    right = np.zeros(len(at), dtype=int)
+    libraries, n_q, _ = held_out.queries.shape
+    few = math.ceil(FIRST_ASKED * libraries)
+    for part in (slice(few), slice(few, libraries)):
+        if not len(at) or part.start == libraries:
+            break
+        right += _right_answers(held_out.part(part), product[at])
+        missing = held_out.targets.size - n_q * min(part.stop, libraries)
+        kept = (right + missing) / held_out.targets.size >= level
+        at, right = at[kept], right[kept]
+    return at
+
+
+def _right_answers(asked: Batch, product: Floats) -> NDArray[np.intp]:
+    """Return how many queries of libraries the products [n_runs, ...] answer rightly.
+
+    If a score is not finite, no answer counts.
+    """
+    libraries, n_q, d_model = asked.queries.shape
+    found = asked.queries.reshape(-1, d_model) @ product
+    found = found.reshape(-1, libraries, n_q, d_model) @ np.swapaxes(asked.items, -1, -2)
+    hits = np.argmax(found, axis=-1) == asked.targets
+    # Large scores that are finite may have a sum that is not.
+    if not np.isfinite(np.sum(found)):
+        hits &= np.all(np.isfinite(found), axis=(1, 2, 3), keepdims=True)[..., 0]
+    right: NDArray[np.intp] = np.count_nonzero(hits, axis=(1, 2))
+    return right

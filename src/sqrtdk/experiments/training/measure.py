@@ -32,7 +32,7 @@ HELD_OUT = 256
 PROBES = 1024
 """Number of batches for the estimate of the signal-to-noise ratio at initialisation."""
 
-ENTRIES = 2**17
+ENTRIES = 2**18
 """Maximum entries of W_q and W_k of the runs that Adam updates together, to fit into a cache."""
 
 SCORES = 2**18
@@ -89,6 +89,7 @@ CONFIG_KEYS: tuple[Key, ...] = (
     LEARNING_RATE,
     schema.SCALING,
     schema.SEED,
+    schema.TRAINING_DTYPE,
 )
 
 BATCHED_AXES: tuple[str, ...] = ("learning_rate",)
@@ -178,6 +179,7 @@ class Slab(schema.Slab, total=False):
     optimizer: str
     loss: Loss
     learning_rate: list[float]
+    training_dtype: str
 
 
 def memory(slab: Slab) -> int:
@@ -266,20 +268,24 @@ def measure(slab: Slab, seed: int, variants: Sequence[tuple[float, float]]) -> l
     """Return the rows of several runs of one seed, each with its learning rate and its scale."""
     rates, factors = zip(*variants, strict=True)
     loss: Loss = slab["loss"]
-    batches, held_out = draw(slab, seed)
     probes = draw_batches(slab, seed, "probe_", PROBES)
     w_q, w_k = projections(slab, seed)
+    # The signal is a small difference of large sums.
     snr = {factor: _snr(probes, w_q, w_k, factor, loss) for factor in set(factors)}
+    del probes
+    dtype = np.dtype(slab.get("training_dtype", "float64"))
+    batches, held_out = (batch.astype(dtype) for batch in draw(slab, seed))
+    w_q, w_k = w_q.astype(dtype), w_k.astype(dtype)
     together = _side_by_side(slab)
     rows: list[list[Row]] = []
     for start in range(0, len(rates), together):
         part = slice(start, start + together)
         with np.errstate(over="ignore", invalid="ignore"):
             points = lookup.train(
-                optimizer(slab, w_q, w_k, _runs(rates[part])),
+                optimizer(slab, w_q, w_k, _runs(rates[part]).astype(dtype)),
                 batches,
                 held_out,
-                scale=_runs(factors[part]),
+                scale=_runs(factors[part]).astype(dtype),
                 loss=loss,
                 logged=logged(slab["steps"]),
                 level=LEARNT_ACCURACY,
