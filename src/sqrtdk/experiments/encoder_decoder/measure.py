@@ -214,11 +214,11 @@ def rates_of(slab: Slab) -> list[float]:
 def seconds(slab: Slab) -> float:
     """Return the approximate time of one seed of a slab on one core."""
     rows, readers = slab["batch"] * slab["length"], slab["reader"]
-    step = len(readers) * (6e-5 + 2.2e-8 * rows * slab["hidden"])
-    step += 9e-9 * rows * slab["d_k"] * readers.count("additive")
-    # An evaluation is of four times as many sequences, and goes forward only.
-    checks = 1 + 1.3 / slab.get("check_every", slab.get("log_every", slab["steps"]))
-    single = 0.55 if slab.get("training_dtype") == "float32" else 1.0
+    step = len(readers) * (3.4e-5 + 1.5e-8 * rows * slab["hidden"])
+    step += 5.8e-9 * rows * slab["d_k"] * readers.count("additive")
+    # Most checks end after as many sequences as a batch has, and go forward only.
+    checks = 1 + 0.5 / slab.get("check_every", slab.get("log_every", slab["steps"]))
+    single = 0.5 if slab.get("training_dtype") == "float32" else 1.0
     return float(len(rates_of(slab)) * slab["steps"] * step * checks * single)
 
 

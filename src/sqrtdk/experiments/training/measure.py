@@ -227,7 +227,8 @@ def seconds(slab: Slab) -> float:
     """Return the approximate time of one seed of a slab on one core."""
     runs = len(slab["learning_rate"]) * len(slab["scaling"])
     entries = 2 * slab["d_k"] * slab["d_model"] if slab["optimizer"] == "adam" else 0
-    return float(0.1 + runs * slab["steps"] * (1.5e-5 + 4e-9 * entries))
+    double = 1 if slab.get("training_dtype") == "float32" else 2
+    return float(0.08 + double * runs * slab["steps"] * (8e-6 + 1.9e-9 * entries))
 
 
 def logged(steps: int) -> list[int]:
