@@ -8,7 +8,7 @@ import io
 import math
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -17,6 +17,8 @@ from typing import Any
 
 import matplotlib
 import pandas as pd
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
@@ -146,20 +148,25 @@ def context(medium: Medium = SCREEN) -> Iterator[None]:
 def save(figure: Figure, folder: Path, name: str) -> None:
     """Write `name`.svg (transparent) and `name`.png (white), the same bytes every time."""
     with matplotlib.rc_context({"svg.hashsalt": name}):
-        formats: dict[str, dict[str, Any]] = {
-            "svg": {"metadata": {"Date": None}},
-            "png": {"facecolor": "white", "dpi": _dpi(figure)},
-        }
-        for suffix, options in formats.items():
-            buffer = io.BytesIO()
-            figure.savefig(buffer, format=suffix, **options)
-            # The second file reuses the layout of the first.
-            figure.set_layout_engine("none")
-            content = buffer.getvalue()
-            if suffix == "svg":
-                content = lean(content)
-                _set_indices(figure)
-            guards.write_with_checksum(folder / f"{name}.{suffix}", content)
+        svg = _printed(FigureCanvasSVG(figure).print_svg, figure, metadata={"Date": None})
+        guards.write_with_checksum(folder / f"{name}.svg", lean(svg))
+        # The second file reuses the layout of the first.
+        figure.set_layout_engine("none")
+        _set_indices(figure)
+        figure.set_dpi(_dpi(figure))
+        figure.set_facecolor("white")
+        png = _printed(FigureCanvasAgg(figure).print_png, figure)
+        guards.write_with_checksum(folder / f"{name}.png", png)
+
+
+def _printed(write: Callable[..., None], figure: Figure, **options: Any) -> bytes:
+    """Return what a canvas writes of a figure.
+
+    Unlike `savefig`, it draws the figure once and not twice; a figure is laid out when it is drawn.
+    """
+    buffer = io.BytesIO()
+    write(buffer, **options)
+    return buffer.getvalue()
 
 
 def save_pdf(figure: Figure, folder: Path, name: str) -> None:
