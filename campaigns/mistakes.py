@@ -271,7 +271,7 @@ def mains() -> list[str]:
     return sorted(
         {name.removesuffix(".__main__") for name in names}
         - {RUN, "sqrtdk.cli", "sqrtdk.storage.code_digest", "sqrtdk.workflow.targets"}
-        - {"sqrtdk.workflow.code_files"}
+        - {"sqrtdk.workflow.code_files", "sqrtdk.system.fork_server"}
         # Other names of the programs, and commands outside of runs, which have their own tests.
         - {"sqrtdk", "sqrtdk.workflow", "sqrtdk.models", "sqrtdk.models.rescale"}
         - {name for name in names if name.startswith("sqrtdk.known_answers")}

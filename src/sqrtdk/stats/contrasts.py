@@ -8,6 +8,7 @@ suggest. summary.csv has each rule separately; this table keeps the pairing.
 from collections.abc import Iterator, Sequence
 from typing import cast
 
+import numpy as np
 import pandas as pd
 
 from sqrtdk.schema import Column
@@ -47,30 +48,45 @@ def contrast(
     axes = [c.name for c in schema if c.axis and c.name not in ("scaling", "seed")]
     metrics = sorted((c for c in schema if not c.axis), key=lambda c: c.name)
     for group, frame in runs.groupby(axes, sort=True):
-        rules = {
-            str(name): found.set_index("seed")
-            for name, found in frame.groupby("scaling", sort=True)
-        }
+        rules = {str(name): found for name, found in frame.groupby("scaling", sort=True)}
         if under is None or under not in rules:
             continue
         # Groups are named by the columns' own values.
         at = cast(tables.Row, dict(zip(axes, group, strict=True)))
-        for metric in metrics:
-            for over in (name for name in rules if name != under):
-                pairs = {"over": rules[over][metric.name], "under": rules[under][metric.name]}
-                both = pd.DataFrame(pairs).dropna()
-                if both.empty:
+        pairs = {
+            over: _paired(found, rules[under], [metric.name for metric in metrics])
+            for over, found in rules.items()
+            if over != under
+        }
+        for place, metric in enumerate(metrics):
+            for over, (above, below) in pairs.items():
+                known = ~np.isnan(above[place]) & ~np.isnan(below[place])
+                if not known.any():
                     continue
-                pair = both.to_numpy(dtype=float).T
+                pair = above[place][known], below[place][known]
                 try:
                     ratio, low, high, _ = paired_ratio(*pair, pool=metric.pool)
                 except MissingError:
                     continue
                 names: tables.Row = {"metric": metric.name, "over": over, "under": under}
                 found: tables.Row = {
-                    "n_seeds": len(both),
+                    "n_seeds": int(np.count_nonzero(known)),
                     "ratio": ratio,
                     "ci_low": low,
                     "ci_high": high,
                 }
                 yield at | names | found
+
+
+def _paired(
+    over: pd.DataFrame, under: pd.DataFrame, metrics: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the metrics of two rules [metrics, seeds] at the seeds that both have."""
+    seeds = over["seed"].to_numpy(), under["seed"].to_numpy()
+    _, *places = np.intersect1d(*seeds, assume_unique=True, return_indices=True)
+    above, below = (
+        frame[list(metrics)].to_numpy(dtype=float)[at].T
+        for frame, at in zip((over, under), places, strict=True)
+    )
+    # Rows that lie together in memory, as sums over seeds expect.
+    return np.ascontiguousarray(above), np.ascontiguousarray(below)

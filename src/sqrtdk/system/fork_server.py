@@ -148,4 +148,7 @@ def run(words: Sequence[str], environment: Mapping[str, str], log: str) -> int:
 
 
 if __name__ == "__main__":
-    serve()
+    try:
+        serve()
+    except OSError as error:
+        sys.exit(f"sqrtdk: this process is started by a run: {error.strerror}")
