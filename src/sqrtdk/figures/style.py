@@ -148,21 +148,21 @@ def context(medium: Medium = SCREEN) -> Iterator[None]:
 def save(figure: Figure, folder: Path, name: str) -> None:
     """Write `name`.svg (transparent) and `name`.png (white), the same bytes every time."""
     with matplotlib.rc_context({"svg.hashsalt": name}):
-        svg = _printed(FigureCanvasSVG(figure).print_svg, figure, metadata={"Date": None})
+        svg = _printed(FigureCanvasSVG(figure).print_svg, metadata={"Date": None})
         guards.write_with_checksum(folder / f"{name}.svg", lean(svg))
         # The second file reuses the layout of the first.
         figure.set_layout_engine("none")
         _set_indices(figure)
         figure.set_dpi(_dpi(figure))
         figure.set_facecolor("white")
-        png = _printed(FigureCanvasAgg(figure).print_png, figure)
+        png = _printed(FigureCanvasAgg(figure).print_png)
         guards.write_with_checksum(folder / f"{name}.png", png)
 
 
-def _printed(write: Callable[..., None], figure: Figure, **options: Any) -> bytes:
-    """Return what a canvas writes of a figure.
+def _printed(write: Callable[..., None], **options: Any) -> bytes:
+    """Return what a method of a canvas writes.
 
-    Unlike `savefig`, it draws the figure once and not twice; a figure is laid out when it is drawn.
+    `Figure.savefig` draws each figure a second time, for its layout; the drawing itself does that.
     """
     buffer = io.BytesIO()
     write(buffer, **options)
