@@ -13,7 +13,7 @@ from sqrtdk.storage import tables
 
 SLAB: dict[str, Any] = {
     "d_k": 5, "n_k": 7, "batch_size": 3, "d_model": 4, "noise_sd": 0.3, "steps": 20,
-    "relation": "turned", "projections": list(model.PROJECTIONS), "learning_rate": 0.01,
+    "relation": "turned", "projections": list(model.PROJECTIONS), "learning_rate": [0.01],
     "seeds": [0, 2],
 }  # fmt: skip
 
@@ -108,6 +108,9 @@ def test_each_head_has_a_row_for_each_logged_step_and_no_digit_depends_on_its_ne
     same = [r for r in found if r["seed"] == 1 and r["projections"] == "shared_qk"]
     # As text, because empty cells are NaN.
     assert list(map(str, alone)) == list(map(str, same))
+    both = rows(seeds=[1, 2], projections=["shared_qk"], learning_rate=[0.03, 0.01])
+    assert list(map(str, both[len(alone) :])) == list(map(str, alone))
+    assert both[0]["learning_rate"] == 0.03
 
 
 def test_the_gain_is_that_of_the_second_half() -> None:
@@ -119,7 +122,7 @@ def test_the_gain_is_that_of_the_second_half() -> None:
 
 def test_three_projections_find_turned_items_and_a_shared_one_does_not() -> None:
     sizes = {"d_k": 16, "n_k": 8, "batch_size": 8, "d_model": 8, "steps": 600}
-    found = rows(**sizes, learning_rate=0.02, projections=["separate", "shared_qk"], seeds=[0, 2])
+    found = rows(**sizes, learning_rate=[0.02], projections=["separate", "shared_qk"], seeds=[0, 2])
     ends = {
         name: np.mean([r["asked_weight"] for r in found
                        if r["projections"] == name and r["step"] == 600])

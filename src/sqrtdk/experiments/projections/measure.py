@@ -1,10 +1,11 @@
 """Projections: what attention loses if queries, keys and values do not each have their own.
 
-The lookup of `model`, trained with Adam and the scale 1/√d_k. A slab is one combination of sizes,
-relation and learning rate; its cells are projections × seeds, a row for each logged step. All
-projections of a seed see the same libraries and queries and begin with the same matrices.
+The lookup of `model`, trained with Adam and the scale 1/√d_k. A slab is one combination of sizes
+and relation; its cells are projections × learning rates × seeds, a row for each logged step. All
+cells of a seed see the same libraries and queries and begin with the same matrices.
 """
 
+import itertools
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import cast
@@ -54,10 +55,11 @@ AXES: tuple[Key, ...] = (
 )
 CONFIG_KEYS: tuple[Key, ...] = (*AXES, D_MODEL, NOISE_SD, STEPS)
 
-BATCHED_AXES: tuple[str, ...] = ("projections",)
+BATCHED_AXES: tuple[str, ...] = ("projections", "learning_rate")
 
 SEEDS_PER_BATCH = 8
-"""Number of seeds that are trained together. Affects the cost of a run, never its numbers."""
+"""Number of seeds that are trained together, with all learning rates. Affects the cost of a run,
+never its numbers."""
 
 COLUMNS: tuple[Column, ...] = (
     *(schema.axis_column(key) for key in AXES),
@@ -92,7 +94,7 @@ class Slab(schema.Slab, total=False):
     noise_sd: float
     relation: model.Relation
     steps: int
-    learning_rate: float
+    learning_rate: list[float]
     projections: list[Projections]
 
 
@@ -104,63 +106,72 @@ def memory(slab: Slab) -> int:
     weights = 6 * (2 * d_model * d_k + d_model**2)
     batch = 6 * (n_k + n_q) * (d_model + d_k) + 4 * n_q * n_k
     drawn = slab["steps"] * (2 * n_k + 2 * n_q) * d_model
-    return int(8 * SEEDS_PER_BATCH * (held + weights + batch + 2 * drawn))
+    # Rates share what is drawn for a seed.
+    rates = len(slab.get("learning_rate", [1.0]))
+    return int(8 * SEEDS_PER_BATCH * (rates * (held + weights + batch) + 2 * drawn))
 
 
 def seconds(slab: Slab) -> float:
     """Return the approximate time of one seed of a slab on one core."""
     entries = slab["d_model"] * (2 * slab["d_k"] + slab["d_model"])
-    return float(len(slab["projections"]) * slab["steps"] * (5e-5 + 2e-8 * entries))
+    runs = len(slab["projections"]) * len(slab["learning_rate"])
+    return float(runs * slab["steps"] * (1e-5 + 4e-9 * entries))
 
 
 def cells(slab: Slab) -> Iterator[Cell]:
     """Yield the cells of one slab; some seeds are trained together on first use."""
-    names = [key.name for key in AXES if key.name not in ("projections", "seed")]
-    values = cast(Row, slab)
+    names = [key.name for key in AXES if key.name not in ("projections", "learning_rate", "seed")]
+    values, rates = cast(Row, slab), slab["learning_rate"]
     start, stop = slab["seeds"]
     for projections in slab["projections"]:
         for first in range(start, stop, SEEDS_PER_BATCH):
             seeds = range(first, min(first + SEEDS_PER_BATCH, stop))
-            found = lazy_batch(partial(measure, slab, projections), seeds)
-            for run, seed in enumerate(seeds):
+            found = lazy_batch(partial(measure, slab, projections), rates, seeds)
+            for (place, rate), (run, seed) in itertools.product(enumerate(rates), enumerate(seeds)):
                 axes = {name: values[name] for name in names}
-                yield axes | {"projections": projections, "seed": seed}, partial(found, run)
+                axes |= {"projections": projections, "learning_rate": rate, "seed": seed}
+                yield axes, partial(found, place, run)
 
 
-def measure(slab: Slab, projections: Projections, seeds: Sequence[int]) -> list[list[Row]]:
-    """Train one run a seed and return its rows, one a logged step."""
+def measure(
+    slab: Slab, projections: Projections, rates: Sequence[float], seeds: Sequence[int]
+) -> list[list[list[Row]]]:
+    """Train a run for each rate and seed and return its rows, one a logged step."""
     drawn = [draw(slab, seed) for seed in seeds]
     tasks = model.stack([of_steps for of_steps, _ in drawn])
     held = model.stack([others for _, others in drawn])
-    weights = initial(slab, seeds, projections)
+    # Arrays of the runs are [n_rates, n_seeds, ...].
+    weights = Weights(*(np.array([w] * len(rates)) for w in initial(slab, seeds, projections)))
+    rate = np.array(rates)[:, np.newaxis, np.newaxis, np.newaxis]
     moments, scratch = [AdamState(w) for w in weights], [np.empty_like(w) for w in weights]
     logged = {*training.logged(slab["steps"]), slab["steps"] // 2}
-    rows = [list[Row]() for _ in seeds]
+    rows = [[list[Row]() for _ in seeds] for _ in rates]
     earlier: dict[int, Floats] = {}
     for step in range(slab["steps"] + 1):
         if step in logged:
             now = evaluate(weights, held)
             half = max((at for at in earlier if 2 * at <= step), default=None)
-            before = np.full(len(seeds), np.nan) if half is None else earlier[half]
+            before = np.full(now["accuracy"].shape, np.nan) if half is None else earlier[half]
             earlier[step] = now["accuracy"]
             now["accuracy_gain"] = now["accuracy"] - before
-            for run, found in enumerate(rows):
-                row: Row = {name: float(x[run]) for name, x in now.items()}
-                found.append(row | {"step": step})
+            for place, run in np.ndindex(now["accuracy"].shape):
+                row: Row = {name: float(x[place, run]) for name, x in now.items()}
+                rows[place][run].append(row | {"step": step})
         if step < slab["steps"]:
             batch = model.at(tasks, step)
             gradients = model.gradient(weights, batch, projections)
             for one, w, g, space in zip(moments, weights, gradients, scratch, strict=True):
                 # A copy, because a step overwrites the gradient, which two matrices may share.
-                one.step(w, g.copy(), space, rate=slab["learning_rate"])
+                one.step(w, g.copy() if projections == "shared_qk" else g, space, rate=rate)
     return rows
 
 
 def evaluate(weights: Weights, held: Task) -> dict[str, Floats]:
-    """Return the metrics of held-out libraries, each [n_runs]."""
-    each = Weights(*(w[:, np.newaxis] for w in weights))
+    """Return the metrics of held-out libraries, each [n_rates, n_seeds]."""
+    each = Weights(*(w[:, :, np.newaxis] for w in weights))
     p, _ = model.output(each, held)
-    asked = np.take_along_axis(p, held.targets[..., np.newaxis], axis=-1)
+    at = np.broadcast_to(held.targets[..., np.newaxis], (*p.shape[:-1], 1))
+    asked = np.take_along_axis(p, at, axis=-1)
     return {
         "accuracy": np.mean(model.accuracy(each, held), axis=-1),
         "asked_weight": np.mean(asked, axis=(-3, -2, -1)),

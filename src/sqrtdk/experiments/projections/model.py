@@ -22,8 +22,8 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from sqrtdk.core import row_softmax
 from sqrtdk.core.attention import softmax
-from sqrtdk.core.gradients import softmax_backward
 from sqrtdk.core.shapes import Float, Floats, Int, Reduced
 
 Relation = Literal["same", "turned"]
@@ -126,15 +126,24 @@ def gradient(weights: Weights, task: Task, projections: Projections) -> Weights:
 
     For one matrix as W_q and W_k, both entries are the sum of the two gradients.
     """
-    p, found = output(weights, task)
-    d_output = (found - wanted(task)) / math.prod(found.shape[-2:])
-    values = task.items @ weights.w_v
-    d_scores = softmax_backward(p, d_output @ np.swapaxes(values, -1, -2))
-    d_scores = d_scores / math.sqrt(weights.w_q.shape[-1])
-    q, k = task.queries @ weights.w_q, task.items @ weights.w_k
-    d_w_q = np.swapaxes(task.queries, -1, -2) @ (d_scores @ k)
-    d_w_k = np.swapaxes(task.items, -1, -2) @ (np.swapaxes(d_scores, -1, -2) @ q)
-    d_w_v = np.swapaxes(p @ task.items, -1, -2) @ d_output
+    root, n_k = math.sqrt(weights.w_q.shape[-1]), task.items.shape[-2]
+    queries_t, items_t = (np.swapaxes(x, -1, -2) for x in (task.queries, task.items))
+    # The scores depend on W_q and W_k only through their product.
+    product = weights.w_q @ np.swapaxes(weights.w_k, -1, -2)
+    product /= root
+    p = (task.queries @ product) @ items_t
+    top = row_softmax.softmax(p.reshape(-1, n_k))
+    mixed = p @ task.items
+    d_output = mixed @ weights.w_v
+    d_output -= wanted(task)
+    d_output /= math.prod(d_output.shape[-2:])
+    d_scores = (d_output @ np.swapaxes(weights.w_v, -1, -2)) @ items_t
+    row_softmax.softmax_backward(p.reshape(-1, n_k), d_scores.reshape(-1, n_k), top)
+    d_product = queries_t @ (d_scores @ task.items)
+    d_product /= root
+    d_w_q = d_product @ weights.w_k
+    d_w_k = np.swapaxes(d_product, -1, -2) @ weights.w_q
+    d_w_v = np.swapaxes(mixed, -1, -2) @ d_output
     if projections == "shared_qk":
         d_w_q = d_w_k = d_w_q + d_w_k
     if projections == "identity_v":
