@@ -70,6 +70,8 @@ else:
     onstart:
         flow.begin(workflow)
         patches.start_local_jobs_at_once(workflow)
+        patches.arm_one_timer(workflow)
+        patches.keep_local_cores(workflow)
         patches.report_every_job(workflow)
 
     localrules:

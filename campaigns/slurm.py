@@ -224,15 +224,60 @@ def compare(base: Path, name: str, config: tuple[str, ...]) -> None:
     need("Nothing to be done" in again.stderr, f"{name}: nothing is left to do on this machine")
 
 
+def requests() -> list[tuple[int, int]]:
+    """Return the memory in MB and the minutes that the jobs in the queue have asked for."""
+    lines = text_of("squeue", "--noheader", "--states=PD,R", "--format=%m %l").splitlines()
+    found = []
+    for line in lines:
+        memory, limit = line.split()
+        unit = 1024 if memory.endswith("G") else 1
+        clock = [int(part) for part in limit.split(":")]
+        found.append((round(float(memory.rstrip("MG")) * unit), clock[-2] + 60 * sum(clock[:-2])))
+    return found
+
+
+def changed(base: Path) -> None:
+    """Run a grid here, and a larger one on SLURM into the same folder: other shards are missing."""
+    folder, target = base / "changed", "scaling"
+    common = ("d_k=16", "n_k=16", "shard_seeds=2", "name=one")
+    done = run(folder, target, *HERE, config=(*common, "scaling=on", "seeds=2"))
+    need(done.returncode == 0, "changed: scaling=on seeds=2 on this machine")
+    larger = (*common, "scaling=[off,on]", "seeds=4")
+    done = run(folder, target, *ON_SLURM, "--jobs", "1", config=larger)
+    need(done.returncode == 0, "changed: scaling=[off,on] seeds=4 on SLURM, on the same disk")
+    need(run(base / "larger", target, *HERE, config=larger).returncode == 0, "changed: here alone")
+    need(tables(folder) == tables(base / "larger"), "changed: the same bytes as here alone")
+
+
+def refused(base: Path) -> None:
+    """Ask for more memory than any node has: the jobs are named, and why SLURM refused them."""
+    sizes = ("experiments=scaling", "d_k=16", "n_k=[16,32]", "n_q=8", "seeds=2", "job_minutes=0")
+    large = ("--set-resources", "measure_shard:mem_mb=10000000")
+    done = run(base / "refused", "scaling", *ON_SLURM, *large, config=sizes)
+    need(done.returncode == 1, "refused: a run whose jobs no node has memory for fails")
+    end = done.stderr.rpartition("sqrtdk: ")[2].splitlines()
+    need(end[0].startswith("2 failed") and len(end) == 3, "refused: both jobs are named, once")
+    say(f"refused: {end[1].strip()}")
+    need("sbatch failed" in end[1], "refused: the line has what SLURM says")
+
+
 def cancelled(base: Path) -> None:
-    """Cancel one job; the run repeats it and succeeds."""
+    """Cancel one job; the run repeats it, with twice its memory and time, and succeeds."""
     folder = base / "cancelled"
     process = start(folder, (*LONG, "job_minutes=0"))
     wait_for(lambda: bool(running()), "a running job")
     time.sleep(2)
     victim = running()[0]
+    asked = requests()
     subprocess.run(["scancel", victim], check=True)
     say(f"cancelled: scancel {victim}")
+    wait_for(lambda: any(one not in asked for one in requests()), "the job again")
+    (again,) = {one for one in requests() if one not in asked}
+    before = again[0] // 2, again[1] // 2
+    need(
+        before in asked,
+        "cancelled: asked for {} MB and {} minutes, then for {} and {}".format(*before, *again),
+    )
     code = process.wait()
     text = said(folder)
     need(code == 0, f"cancelled: the run succeeds{text[-2000:] * (code != 0)}")
@@ -267,9 +312,9 @@ def killed(base: Path) -> None:
     orphans = queue()
     need(orphans, f"killed: {len(orphans)} jobs live on after kill -9")
     again = start(folder, (*LONG, "job_minutes=0"))
-    wait_for(lambda: "a run that was killed" in said(folder), "the line about the orphans")
+    wait_for(lambda: "left by an earlier run" in said(folder), "the line about the orphans")
     wait_for(lambda: not set(orphans) & set(queue()), "the end of the orphans", 60)
-    say(re.findall("sqrtdk: a run that was killed.*", said(folder))[-1])
+    say(re.findall("sqrtdk: left by an earlier run.*", said(folder))[-1])
     need(again.wait() == 0, "killed: the same command finishes the run")
     here = base / "long-here"
     need(run(here, *HERE, config=LONG).returncode == 0, "long: a run on this machine")
@@ -292,6 +337,8 @@ def main() -> None:
         return
     tests: dict[str, Callable[[Path], None]] = {
         "small": lambda base: compare(base, "small", (*SMALL, "job_minutes=0")),
+        "changed": changed,
+        "refused": refused,
         "cancelled": cancelled,
         "interrupted": lambda base: stopped(base, signal.SIGINT),
         "terminated": lambda base: stopped(base, signal.SIGTERM),

@@ -80,3 +80,7 @@ for job in flow.shards.batches:
             runtime=job.runtime,
         shell:
             "python -m sqrtdk.jobs.shards {output:q} 2> {log:q}"
+
+
+if not workflow.remote_exec:
+    patches.share_resources(workflow, {job.rule: job.rule_alone for job in flow.shards.batches})

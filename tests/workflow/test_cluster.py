@@ -5,7 +5,9 @@ import os
 import re
 import signal
 import sys
+import threading
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,6 +15,7 @@ from typing import Any, cast
 import pytest
 from conftest import ROOT, snakemake
 from snakemake import cli
+from snakemake.scheduling.job_scheduler import JobScheduler
 
 from sqrtdk.config import compose
 from sqrtdk.config.errors import ConfigError
@@ -22,7 +25,7 @@ from sqrtdk.jobs import merge
 from sqrtdk.schema import Slab
 from sqrtdk.storage import shard_files
 from sqrtdk.system import interrupts
-from sqrtdk.workflow import executors, expected_jobs, job_logs, progress, submissions
+from sqrtdk.workflow import executors, expected_jobs, job_logs, patches, progress, submissions
 from sqrtdk.workflow.time_left import Job, Place, TimeLeft
 
 GRID = {"experiments": "scaling", "d_k": 16, "n_k": 16, "n_q": 4, "d_v": 4, "shard_seeds": 2}
@@ -122,6 +125,8 @@ def test_a_stopped_run_cancels_its_unfinished_jobs_and_says_so(
     assert executor.cancelled == ["1", "4"]
     assert b"stopped by SIGTERM" in written[0]
     assert written[1:] == [b"sqrtdk: 2 jobs on the cluster cancelled\n", b"143"]
+    # The next run does not cancel them again.
+    assert submissions.read() == ("mine", "", [])
 
 
 @pytest.mark.usefixtures("executor")
@@ -131,7 +136,7 @@ def test_the_next_run_cancels_what_a_killed_one_has_left(
     after: Any = Executor()
     submissions.begin(SimpleNamespace(scheduler=SimpleNamespace(_executor=after)), "mine")
     assert after.cancelled == ["1", "4"]
-    assert "a run that was killed: 2 jobs on the cluster cancelled" in capsys.readouterr().err
+    assert "left by an earlier run: 2 jobs on the cluster cancelled" in capsys.readouterr().err
     # They are not its own.
     assert submissions.read() == ("mine", "", [])
 
@@ -143,7 +148,7 @@ def test_what_cannot_be_cancelled_is_named(capsys: pytest.CaptureFixture[str]) -
     submissions.Submissions("mine", after).cancel_orphans()
     assert "cannot be cancelled without --mine-cancel-cmd: 1 4" in capsys.readouterr().err
     submissions.Submissions("other", after).cancel_orphans()
-    assert "with the executor mine, which may still be at work: 1 4" in capsys.readouterr().err
+    assert "with the executor mine, which may still run: 1 4" in capsys.readouterr().err
     assert after.cancelled == []
 
 
@@ -226,6 +231,52 @@ def test_the_slots_of_a_cluster_are_those_that_may_be_submitted(jobs: int, place
     assert expected_jobs.slots(here) == {Place.HERE: 5}
 
 
+def test_beside_a_cluster_no_more_jobs_run_here_than_local_cores() -> None:
+    # As Snakemake makes it.
+    local = SimpleNamespace(pool=ThreadPoolExecutor(7), workers=7)
+    run = SimpleNamespace(
+        scheduler=SimpleNamespace(_local_executor=local),
+        resource_settings=SimpleNamespace(local_cores=2),
+    )
+    patches.keep_local_cores(run)
+    third, go = threading.Event(), threading.Event()
+    for job in (go.wait, go.wait, third.set):
+        local.pool.submit(job)
+    # Two threads wait, and there is no other.
+    assert len(local.pool._threads) == 2
+    assert not third.is_set()
+    go.set()
+    local.pool.shutdown()
+    assert third.is_set()
+    # Without a cluster there is no such executor.
+    run.scheduler._local_executor = None
+    patches.keep_local_cores(run)
+
+
+def test_the_scheduler_of_a_cluster_has_one_timer_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    timers: list[Any] = []
+    monkeypatch.setattr(
+        patches.threading,
+        "Timer",
+        lambda delay, call: timers.append(call) or SimpleNamespace(start=lambda: None),
+    )
+    looks: list[str] = []
+    scheduler = SimpleNamespace(_open_jobs=SimpleNamespace(release=lambda: looks.append("look")))
+    run: Any = SimpleNamespace(scheduler=scheduler)
+    patches.arm_one_timer(run)
+    for _ in range(3):
+        run.scheduler._schedule_reevalutation(1)
+    assert len(timers) == 1
+    timers[0]()
+    assert looks == ["look"]
+    run.scheduler._schedule_reevalutation(1)
+    assert len(timers) == 2
+    # The scheduler calls it by this name.
+    assert hasattr(JobScheduler, "_schedule_reevalutation")
+
+
 def failed_job(number: int, *logs: Path) -> dict[str, Any]:
     return {
         "jobid": number, "rule_name": "shards_x", "output": ["results/shards/x/a.csv"],
@@ -250,6 +301,20 @@ def test_failing_cells_are_counted_once_however_long_the_log_of_the_batch_system
     head, *lines = handler.failures().split("\n    ")
     assert head.startswith("sqrtdk: 3 failed")
     assert lines[:2] == ["d_k=1: an error", "d_k=2: an error"]
+
+
+def test_why_the_batch_system_has_ended_a_job_is_said(tmp_path: Path) -> None:
+    handler = object.__new__(progress.LogHandler)
+    handler.failed = {}
+    own = tmp_path / "a.log"
+    refused = failed_job(1, own) | {"rule_msg": "sbatch failed: too much\nmemory\n sbatch call: x"}
+    assert handler.failure(refused).endswith("a.csv failed: sbatch failed: too much memory")
+    own.write_text("measuring\n")
+    late = failed_job(2, own) | {"rule_msg": "SLURM status is: 'TIMEOUT'. "}
+    assert f"failed: SLURM status is: 'TIMEOUT'; {own} says:" in handler.failure(late)
+    lines = handler.failures()
+    assert "a.csv: sbatch failed: too much memory" in lines
+    assert "a.csv: SLURM status is: 'TIMEOUT'" in lines
 
 
 def test_a_job_that_was_cancelled_does_not_end_the_run(tmp_path: Path) -> None:

@@ -55,6 +55,11 @@ class Job:
         """Return the name of a rule that makes exactly these shards."""
         return f"shards_{self.experiment}_{address(self.shards)}"
 
+    @property
+    def rule_alone(self) -> str:
+        """Return the name of the rule that makes one such shard."""
+        return "exact_shard" if self.experiment == EXACT else "measure_shard"
+
     def log(self, suffix: str) -> str:
         """Return the path of a log of the job."""
         folder = Path(self.outputs[0]).parent

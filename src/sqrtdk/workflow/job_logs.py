@@ -30,6 +30,18 @@ def log_of(event: Document) -> list[str]:
     return [line for path in others for line in lines_of(path)][-MOST_LINES:]
 
 
+def batch_system_says(event: Document) -> str:
+    """Return in one line why the batch system refused or ended a failed job, or "".
+
+    >>> batch_system_says({"rule_msg": "SLURM sbatch failed: no such node.  sbatch call: x"})
+    'SLURM sbatch failed: no such node'
+    """
+    text = " ".join((event.get("rule_msg") or "").split())
+    for rest in (" sbatch call:", " Detailed failure reason unavailable"):
+        text = text.partition(rest)[0]
+    return text.rstrip(".")
+
+
 def own_logs(event: Document) -> list[str]:
     """Return the logs of a failed job's rule, without those of the batch system."""
     return [path for path in event["log"] if ".snakemake" not in Path(path).parts]

@@ -5,8 +5,10 @@ and nowhere else.
 """
 
 import argparse
+import concurrent.futures
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NoReturn
 
@@ -51,6 +53,52 @@ def start_local_jobs_at_once(workflow: Any) -> None:
     typed = any(word.startswith("--max-jobs-per") for word in sys.argv)
     if workflow.local_exec and not typed:
         workflow.scheduler.job_rate_limiter = None
+
+
+def share_resources(workflow: Any, rules: Mapping[str, str]) -> None:
+    """Give rules the resources that `--set-resources` sets for others: `{rule: whose it takes}`.
+
+    A job of several shards has a rule of its own, whose name nobody knows before the run.
+    """
+    given = workflow.resource_settings._parsed_overwrite_resources
+    for name, other in rules.items():
+        workflow.get_rule(name).resources.update(given.get(other, {}))
+
+
+def arm_one_timer(workflow: Any) -> None:
+    """Keep Snakemake's scheduler from arming more than one timer at a time for its limit.
+
+    Beside a cluster the limit stays, and each job that ends would start another chain of timers:
+    after 500 jobs the scheduler would look for more 500 times a second. Upstream issue: none found.
+    """
+    scheduler, armed = workflow.scheduler, threading.Event()
+
+    def look_again() -> None:
+        armed.clear()
+        scheduler._open_jobs.release()
+
+    def arm(delay: int) -> None:
+        if not armed.is_set():
+            armed.set()
+            timer = threading.Timer(delay, look_again)
+            timer.daemon = True
+            timer.start()
+
+    # The name is Snakemake's.
+    scheduler._schedule_reevalutation = arm
+
+
+def keep_local_cores(workflow: Any) -> None:
+    """Make Snakemake keep to `--local-cores`: so many jobs on this machine beside a cluster.
+
+    It reads the option and does not use it: as many tables and figures are made at a time as this
+    machine has cores, and five more. Upstream issue: none found.
+    """
+    executor, cores = workflow.scheduler._local_executor, workflow.resource_settings.local_cores
+    if executor is not None and cores:
+        executor.pool.shutdown()
+        executor.workers = cores
+        executor.pool = concurrent.futures.ThreadPoolExecutor(max_workers=cores)
 
 
 def report_every_job(workflow: Any) -> None:

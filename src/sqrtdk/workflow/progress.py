@@ -163,13 +163,17 @@ class LogHandler(LogHandlerBase):
     def failure(self, event: Document) -> str:
         """Return the files and the last log lines of a failed job; record them for the end."""
         made = next(iter(event["output"]), event["rule_name"])
-        said = job_logs.log_of(event)
+        said, why = job_logs.log_of(event), job_logs.batch_system_says(event)
         cells = said[1:] if said and job_logs.CELLS_FAILED.match(said[0]) else []
         # Of the last attempt of a job that is repeated.
         self.failed[event["jobid"]] = cells or [
-            f"{made}: {said[-1] if said else 'its job printed nothing'}"
+            f"{made}: {why or (said[-1] if said else 'its job printed nothing')}"
         ]
-        head = f"sqrtdk: {made} failed; {' '.join(event['log']) or 'its job'} says:"
+        head = f"sqrtdk: {made} failed"
+        if why:
+            head += f": {why}"
+        if said or not why:
+            head += f"; {' '.join(event['log']) or 'its job'} says:"
         return "\n    ".join([head, *shortened(said)])
 
     def failures(self) -> str:

@@ -45,13 +45,16 @@ class Submissions:
             setattr(self._executor, method, self._noting(getattr(self._executor, method), sign))
         interrupts.when_stopped(self.stop)
 
+    def _note(self, sign: str, number: str) -> None:
+        with RECORD.open("a", encoding="utf-8") as file:
+            file.write(f"{sign}{number}\n")
+
     def _noting(self, report: Callable[..., None], sign: str) -> Callable[..., None]:
         def noting(info: SubmittedJobInfo, *arguments: Any, **options: Any) -> None:
             if info.external_jobid is not None:
                 with self._lock:
                     (self._ids.add if sign == "+" else self._ids.discard)(info.external_jobid)
-                    with RECORD.open("a", encoding="utf-8") as file:
-                        file.write(f"{sign}{info.external_jobid}\n")
+                    self._note(sign, info.external_jobid)
             report(info, *arguments, **options)
 
         return noting
@@ -79,6 +82,9 @@ class Submissions:
         # One that has ended in the meantime is an error of its command, and no reason to stop here.
         with contextlib.suppress(Exception):
             self._executor.cancel_jobs([_submitted(one) for one in ids])
+            # The next run does not have to.
+            for number in ids:
+                self._note("-", number)
         cancel_by_name(self._run)
         return f"{count} on the cluster cancelled"
 
@@ -89,12 +95,12 @@ class Submissions:
             return
         if name != self._name:
             stdio.warn(
-                f"a run that was killed has submitted jobs with the executor {name}, which may "
-                f"still be at work: {' '.join(ids)}"
+                f"an earlier run has submitted jobs with the executor {name}, which may still run: "
+                f"{' '.join(ids)}"
             )
             return
         cancel_by_name(run)
-        stdio.warn(f"a run that was killed: {self.cancel(ids)}")
+        stdio.warn(f"left by an earlier run: {self.cancel(ids)}")
 
 
 def _submitted(number: str) -> SubmittedJobInfo:
