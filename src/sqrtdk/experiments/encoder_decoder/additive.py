@@ -8,8 +8,8 @@ import numpy as np
 
 from sqrtdk.core.shapes import Float, Floats
 
-BLOCK = 2**16
-"""Entries of the layer that are processed at once: half a MiB, which fits a cache."""
+BLOCK = 2**17
+"""Entries of the layer that are processed at once, which fit a cache."""
 
 
 def scores(
@@ -55,17 +55,19 @@ def backward(
     # The factors v_a are the same in every row, so they multiply sums of rows and not the rows.
     w_back = np.swapaxes(parameters["w_k"] * parameters["v_a"], -1, -2)
     scratch = np.empty((_times(match.shape), batch, d_k), match.dtype)
+    # So do the gradients of the scores, one for each row, where rows are narrower than d_k.
+    of_states = states * d_scores
     for run, times in _blocks(match.shape):
         layer, flow = match[run, times], d_scores[run, times]
         d_v_a[run] += flow.reshape(1, -1) @ layer.reshape(-1, d_k)
         # The derivative of tanh where its value is y, 1 - y².
         inside = np.multiply(layer, layer, out=scratch[: times.stop - times.start])
         np.subtract(1.0, inside, out=inside)
-        inside *= flow
-        d_query[run] += np.sum(inside, axis=0)
-        flat, of_states = inside.reshape(-1, d_k), states[run, times].reshape(-1, states.shape[-1])
-        d_states[run, times] += (flat @ w_back[run]).reshape(*inside.shape[:-1], -1)
-        d_w_k[run] += of_states.T @ flat
+        by_query = np.matmul(flow.transpose(1, 2, 0), inside.transpose(1, 0, 2))
+        d_query[run] += by_query[:, 0]
+        flat = inside.reshape(-1, d_k)
+        d_states[run, times] += (flat @ w_back[run]).reshape(*inside.shape[:-1], -1) * flow
+        d_w_k[run] += of_states[run, times].reshape(len(flat), -1).T @ flat
     d_query *= parameters["v_a"]
     d_w_k *= parameters["v_a"]
     return d_query, {"w_k": d_w_k, "v_a": d_v_a}

@@ -85,10 +85,10 @@ def shapes(
 
 
 class Forward(NamedTuple):
-    """Every stage of the forward pass. Those of attention are empty for the fixed vector.
+    """Every stage of the forward pass. Those that a reader does not have are empty.
 
     states   [n_runs, length, batch, n]
-    query    [n_runs, batch, d_k]
+    query    of additive scores, [n_runs, batch, d_k]
     match    input of a score. dot: the query as a vector in the space of the states, [n_runs,
              batch, n]; additive: tanh(query + key), [n_runs, length, batch, d_k]
     scores   of attention, after scaling, [n_runs, batch, length]
@@ -158,13 +158,13 @@ def read_out(
     if reader == "fixed":
         context = states[:, -1]
     else:
-        query = _rows_of(parameters["w_q"], question)
         if reader == "additive":
+            query = _rows_of(parameters["w_q"], question)
             match, found = additive.scores(parameters, states, query, keep=for_backward)
             scores = np.ascontiguousarray(np.swapaxes(found, 1, 2))
         else:
-            # q · (h w_k) = (q w_kᵀ) · h: one product of width d_k for a query, none for a state.
-            match = query @ _transpose(parameters["w_k"])
+            # q · (h w_k) = (q w_kᵀ) · h: one product of width d_k for a symbol, none for a state.
+            match = _rows_of(parameters["w_q"] @ _transpose(parameters["w_k"]), question)
             scores = _dot_states(states, match)
             scores *= _scale(reader, parameters)
         weights = scores.copy()
@@ -297,13 +297,13 @@ def read_out_backward(
     d_states = _over_states(weights) * d_context[:, np.newaxis]
     if reader == "additive":
         d_query, more = additive.backward(parameters, states, found.match, d_scores, d_states)
-        gradients |= more
+        gradients |= more | {"w_q": asked @ d_query}
     else:
         d_states += d_scores * found.match[:, np.newaxis]
-        d_match = _sum_states(d_rows, states)
-        d_query = d_match @ parameters["w_k"]
-        gradients["w_k"] = _transpose(d_match) @ found.query
-    return d_states, gradients | {"w_q": asked @ d_query}
+        of_symbol = asked @ _sum_states(d_rows, states)
+        gradients["w_q"] = of_symbol @ parameters["w_k"]
+        gradients["w_k"] = _transpose(of_symbol) @ parameters["w_q"]
+    return d_states, gradients
 
 
 def bptt(
