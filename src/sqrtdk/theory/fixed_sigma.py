@@ -16,6 +16,7 @@ values work; the entropy then loses digits as sigma * 1e-15.
 """
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -223,6 +224,12 @@ def _weight_means_at(sigma: float, n_k: int) -> tuple[float, ...]:
     )
 
 
+@lru_cache(maxsize=256)
+def legendre(nodes: int) -> tuple[FloatArray, FloatArray]:
+    """Return Gauss-Legendre nodes and weights, which cost more than all that they are used for."""
+    return np.polynomial.legendre.leggauss(nodes)
+
+
 def max_weights(sigmas: FloatArray, n_k: int) -> FloatArray:
     """Return one row (E max p, E[1 - max p]) per sigma, n_k >= 2.
 
@@ -241,7 +248,7 @@ def max_weights(sigmas: FloatArray, n_k: int) -> FloatArray:
     top_weight = n_k * step * normal_density(top) * np.exp((n_k - 1.0) * log_below)
     t = np.exp(np.arange(-TAIL - math.log(n_k), math.log(40) + STEP, STEP))
     t_weight = STEP * t * np.exp(-t)
-    unit_gap, unit_weight = np.polynomial.legendre.leggauss(GAP_NODES)
+    unit_gap, unit_weight = legendre(GAP_NODES)
     out = np.empty((len(sigmas), 2))
     for row, sigma in zip(out, sigmas.tolist(), strict=True):
         # Beyond, n t e^(-sigma s) is below e^-37, or the key is 8.5 sd below the mean.

@@ -9,7 +9,6 @@ Accuracy: relative 1e-10 or better for sd >= 0.05, also of means that only rare 
 """
 
 import math
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +21,7 @@ from sqrtdk.theory.fixed_sigma import (
     FloatArray,
     Sites,
     check_n_k,
+    legendre,
     log1m,
     normal_density,
     sites_over_bump,
@@ -170,12 +170,6 @@ def _sums(sigma: float, n_k: int, mean: FloatArray, sd: FloatArray) -> tuple[Flo
     )
 
 
-@lru_cache(maxsize=256)
-def _legendre(nodes: int) -> tuple[FloatArray, FloatArray]:
-    """Return Gauss-Legendre nodes and weights, which cost more than all that they are used for."""
-    return np.polynomial.legendre.leggauss(nodes)
-
-
 def _max_weights(
     sigma: float, n_k: int, mean: FloatArray, sd: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
@@ -197,7 +191,7 @@ def _max_weights(
     end = min(top_end - lowest, (TAIL + 4 + math.log(n_k)) / max(sigma, 1.0))
     # In steps, so that neighbouring sigmas share their nodes.
     nodes = max(GAP_NODES, 16 * math.ceil(2.2 * end / min(1.0, float(np.min(sd))) / 16))
-    unit_gap, unit_weight = _legendre(nodes)
+    unit_gap, unit_weight = legendre(nodes)
     gap = end / 2 * (unit_gap + 1)
     gap_weight = end / 2 * unit_weight / math.sqrt(2 * math.pi)
     seen = -np.expm1(-np.exp(-sigma * gap)[:, None] * t)

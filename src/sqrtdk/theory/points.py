@@ -150,8 +150,10 @@ def of(spec: Document) -> list[Point]:
 
 def rows(points: Iterable[Point]) -> list[tables.Row]:
     """Compute the expectations at some points."""
-    return [
-        point._asdict()
-        | related.expectations_of(point.law, point.n_k, point.d_k, point.scale)._asdict()
-        for point in points
-    ]
+    return [point._asdict() | _expectations_at(point)._asdict() for point in points]
+
+
+def _expectations_at(point: Point) -> expectations.Expectations:
+    if point.kind == "gaussian":
+        return expectations.tabulated_expectations(point.n_k, point.d_k, point.scale)
+    return related.expectations_of(point.law, point.n_k, point.d_k, point.scale)

@@ -20,7 +20,7 @@ from sqrtdk.storage.planning import Plan
 
 EXACT_MODULE = "sqrtdk.theory.points"
 
-POINT_SECONDS = 0.05
+POINT_SECONDS = 0.01
 """About how long one point of a shard of expectations takes."""
 
 START_SECONDS = 0.5
