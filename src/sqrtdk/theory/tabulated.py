@@ -1,9 +1,9 @@
 """Interpolate the means at a fixed sigma, for tables that need them at thousands of sigmas.
 
 A mean over |q| takes the means of `fixed_sigma` at about 50 sigmas, and a curve over d_k has 100
-such means at one n_k. The means at a fixed sigma are positive and analytic in it. So their logarithms
-are interpolated piece by piece at Chebyshev nodes, where the error falls geometrically with their
-number (Trefethen 2013, Approximation Theory and Approximation Practice, chapter 8). A piece is
+such means at one n_k. The means at a fixed sigma are positive and analytic in it. So their
+logarithms are interpolated piece by piece at Chebyshev nodes, where the error falls geometrically
+with their number (Trefethen 2013, Approximation Theory and Approximation Practice, chapter 8). A piece is
 computed when a sigma in it is first asked for, and depends on no other piece: a value is the same
 whatever was asked before.
 
