@@ -396,6 +396,38 @@ def test_held_out_numbers_are_means_over_its_queries() -> None:
     assert first.max_weight[0] == pytest.approx(np.mean(top), rel=1e-12)
 
 
+@pytest.mark.parametrize("loss", LOSSES)
+def test_runs_with_data_of_their_own_are_those_of_runs_alone(loss: Loss) -> None:
+    starts = [projections(seed=seed) for seed in range(2)]
+    data = [batches(STEPS + 1, seed=seed) for seed in range(2)]
+    asked = [batches(3, n_q=19, seed=seed) for seed in range(2)]
+
+    def trained_on(runs: list[int]) -> list[LogPoint]:
+        w_q, w_k = (np.stack([starts[run][which] for run in runs]) for which in range(2))
+        return lookup.train(
+            AdamOptimizer(w_q, w_k, rate=np.full((len(runs), 1, 1), 0.02)),
+            lookup.stack([data[run] for run in runs], axis=1),
+            lookup.stack([asked[run] for run in runs], axis=0),
+            scale=factor(0.3, len(runs)), loss=loss, logged=[0, 7, STEPS], level=0.4,
+        )  # fmt: skip
+
+    both = trained_on([0, 1])
+    for run in range(2):
+        for mine, theirs in zip(both, trained_on([run]), strict=True):
+            for name in LogPoint._fields[1:]:
+                np.testing.assert_array_equal(getattr(mine, name)[run], getattr(theirs, name)[0])
+    # A run alone shares its data with nobody: the usual case.
+    w_q, w_k = starts[1]
+    usual = lookup.train(
+        AdamOptimizer(w_q, w_k, rate=factor(0.02)), data[1], asked[1],
+        scale=factor(0.3), loss=loss, logged=[0, 7, STEPS], level=0.4,
+    )  # fmt: skip
+    for mine, theirs in zip(both, usual, strict=True):
+        assert mine.loss[1] == pytest.approx(theirs.loss[0], rel=1e-12)
+        assert mine.steps_to_level[1] == theirs.steps_to_level[0] or np.isnan(theirs.steps_to_level)
+    assert not np.isnan(both[-1].steps_to_level).any()
+
+
 # Signal and noise
 
 

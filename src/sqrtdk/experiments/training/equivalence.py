@@ -9,8 +9,8 @@ Both runs are trained here, in float64. Adam amplifies rounding where an entry o
 nearly 0, and in float32 that is too much to compare two runs.
 """
 
-from collections.abc import Iterator
-from typing import cast
+from collections.abc import Iterator, Sequence
+from typing import TypeVar, cast
 
 import numpy as np
 import pandas as pd
@@ -27,6 +27,9 @@ from sqrtdk.storage import planning, tables
 
 MAX_SEEDS = 12
 """Maximum number of seeds: a few are enough, because two runs are either the same or not."""
+
+TOGETHER = 4
+"""Number of pairs that are trained together: more would need more memory for their data."""
 
 COLUMNS = (
     *(schema.axis_column(key) for key in (*rates.TASK, schema.SEED)),
@@ -48,34 +51,50 @@ COLUMNS = (
 )
 
 
-def twin_rate(rate: float, *, factor: float, optimizer: str) -> float:
+Rate = TypeVar("Rate", float, Floats)
+
+
+def twin_rate(rate: Rate, *, factor: float, optimizer: str) -> Rate:
     """Return the learning rate that gives the same steps without scaling from smaller weights."""
     return rate * (factor if optimizer == "sgd" else factor**0.5)
 
 
 def pair_optimizer(
-    w_q: Floats, w_k: Floats, *, rate: float, factor: float, optimizer: str
+    w_q: Floats, w_k: Floats, *, rate: float | Floats, factor: float, optimizer: str
 ) -> Optimizer:
-    """Build the optimizer of the scaled run and of the unscaled one that takes the same steps."""
+    """Build the optimizer of scaled runs, then of the unscaled ones that take the same steps.
+
+    `w_q` and `w_k` are the projections of a run or of several, and `rate` their learning rates.
+    """
     root = factor**0.5
-    sizes = np.array([1.0, root])[:, np.newaxis, np.newaxis]
-    rates = np.array([rate, twin_rate(rate, factor=factor, optimizer=optimizer)])
-    both = sizes * w_q, sizes * w_k
+    first_q, first_k = (w.reshape(-1, *w.shape[-2:]) for w in (w_q, w_k))
+    both = (np.concatenate([w, root * w]) for w in (first_q, first_k))
+    own = np.broadcast_to(rate, len(first_q))
+    rates = np.concatenate([own, twin_rate(own, factor=factor, optimizer=optimizer)])
+    by_run = rates[:, np.newaxis, np.newaxis]
     if optimizer == "adam":
-        return AdamOptimizer(*both, rate=rates.reshape(sizes.shape), epsilon=adam.EPSILON / sizes)
-    return SgdOptimizer(*both, rate=rates.reshape(sizes.shape))
+        epsilon = adam.EPSILON / np.repeat([1.0, root], len(own))
+        return AdamOptimizer(*both, rate=by_run, epsilon=epsilon[:, np.newaxis, np.newaxis])
+    return SgdOptimizer(*both, rate=by_run)
 
 
-def train_pair(slab: training.Slab, seed: int, *, rate: float, factor: float) -> list[LogPoint]:
-    """Return the logged points of a scaled run and of the unscaled one that is equivalent to it."""
-    batches, held_out = training.draw(slab, seed)
-    w_q, w_k = training.projections(slab, seed)
+def train_pairs(
+    slab: training.Slab, seeds: Sequence[int], *, rate: Floats, factor: float
+) -> list[LogPoint]:
+    """Train scaled runs of some seeds, with a rate each, and the equivalent ones without a scale.
+
+    The logged points have all scaled runs first.
+    """
+    batches, held_out = zip(*(training.draw(slab, seed) for seed in seeds), strict=True)
+    w_q, w_k = (
+        np.stack(w) for w in zip(*(training.projections(slab, s) for s in seeds), strict=True)
+    )
     with np.errstate(over="ignore", invalid="ignore"):
         return lookup.train(
             pair_optimizer(w_q, w_k, rate=rate, factor=factor, optimizer=slab["optimizer"]),
-            batches,
-            held_out,
-            scale=np.array([factor, 1.0])[:, np.newaxis, np.newaxis],
+            lookup.stack(batches * 2, axis=1),
+            lookup.stack(held_out * 2, axis=0),
+            scale=np.repeat([factor, 1.0], len(seeds))[:, np.newaxis, np.newaxis],
             loss=slab["loss"],
             logged=training.logged(slab["steps"]),
             level=training.LEARNT_ACCURACY,
@@ -107,21 +126,27 @@ def pairs(settings: training.Settings, table: pd.DataFrame) -> Iterator[tables.R
         factor = scale_rules.factor(settings["scaling"][rule], d_k=slab["d_k"], n_k=slab["n_k"])
         if factor is None:
             raise ValueError(f"{rule} is not one factor of d_k and n_k")
-        for place, seed in enumerate(sorted(settings["seed"])[:MAX_SEEDS]):
-            rate = float(rates_of[at][place % 2])
-            points = train_pair(slab, seed, rate=rate, factor=factor)
-            own, other = np.array([point.loss for point in points], dtype=float).T
-            ends = points[-1].steps_to_level
-            steps, twin_steps = (np.inf if np.isnan(x) else float(x) for x in ends)
-            yield {
-                **dict(zip(task, at, strict=True)),
-                "seed": seed,
-                "learning_rate": rate,
-                "twin_rate": twin_rate(rate, factor=factor, optimizer=slab["optimizer"]),
-                "steps_to_90": steps,
-                "twin_steps_to_90": twin_steps,
-                "difference": _difference(own, other),
-            }
+        seeds = sorted(settings["seed"])[:MAX_SEEDS]
+        own_rates = np.array([rates_of[at][place % 2] for place in range(len(seeds))], dtype=float)
+        twin_rates = twin_rate(own_rates, factor=factor, optimizer=slab["optimizer"])
+        for start in range(0, len(seeds), TOGETHER):
+            part = slice(start, start + TOGETHER)
+            points = train_pairs(slab, seeds[part], rate=own_rates[part], factor=factor)
+            own, other = np.split(
+                np.array([point.loss for point in points], dtype=float), 2, axis=1
+            )
+            ends = np.nan_to_num(points[-1].steps_to_level, nan=np.inf)
+            steps, twin_steps = np.split(ends, 2)
+            for run, seed in enumerate(seeds[part]):
+                yield {
+                    **dict(zip(task, at, strict=True)),
+                    "seed": seed,
+                    "learning_rate": float(own_rates[start + run]),
+                    "twin_rate": float(twin_rates[start + run]),
+                    "steps_to_90": float(steps[run]),
+                    "twin_steps_to_90": float(twin_steps[run]),
+                    "difference": _difference(own[:, run], other[:, run]),
+                }
 
 
 def _difference(own: np.ndarray, other: np.ndarray) -> float:

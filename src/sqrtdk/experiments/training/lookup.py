@@ -49,8 +49,8 @@ class Batch(NamedTuple):
         """Return the batch at one index of the first axis."""
         return Batch(*(array[place] for array in self))
 
-    def part(self, part: slice) -> "Batch":
-        """Return a part of the first axis."""
+    def part(self, part: slice | tuple[Any, ...]) -> "Batch":
+        """Return a part along the leading axes."""
         items, values, queries = (x[part] for x in self[:3])
         return Batch(items, values, queries, self.targets[part])
 
@@ -78,6 +78,12 @@ def make_batch(
     sphere = items / lengths * math.sqrt(items.shape[-1])
     asked = np.take_along_axis(sphere, targets[..., np.newaxis], axis=-2)
     return Batch(sphere, values, asked + noise_sd * noise, targets)
+
+
+def stack(batches: Sequence[Batch], *, axis: int) -> Batch:
+    """Stack batches of one shape along a new axis."""
+    items, values, queries, targets = (np.stack(x, axis) for x in zip(*batches, strict=True))
+    return Batch(items, values, queries, targets)
 
 
 # The loss and its gradient
@@ -126,7 +132,7 @@ def loss_d_product(batch: Batch, product: Floats, *, scale: Floats, loss: Loss) 
 
     `scale` [..., 1, 1] multiplies the scores.
     """
-    if batch.queries.ndim == 2 and product.ndim == 3:
+    if product.ndim == 3 and batch.queries.ndim <= 3:
         return _loss_d_products(batch, product, scale=scale, loss=loss)
     weights = softmax(scale * scores(batch, product))
     d_scores = scale * loss_d_logits(weights, batch, loss)
@@ -136,26 +142,30 @@ def loss_d_product(batch: Batch, product: Floats, *, scale: Floats, loss: Loss) 
 def _loss_d_products(
     batch: Batch, product: Float[Floats, "runs d_model d_model"], *, scale: Floats, loss: Loss
 ) -> Float[Floats, "runs d_model d_model"]:
-    """Return the same for several runs with one batch, without the checks of general functions."""
+    """Return the same for several runs, without the checks of general functions.
+
+    The batch is the same for all runs, or has a first axis of runs.
+    """
     # A matrix product for each run: in float32, the digits of one product for all runs would
     # depend on their number.
-    n_q, n_k = len(batch.queries), len(batch.items)
-    weights = (batch.queries @ product) @ batch.items.T
+    n_runs, n_q, n_k = len(product), batch.queries.shape[-2], batch.items.shape[-2]
+    weights = (batch.queries @ product) @ np.swapaxes(batch.items, -1, -2)
     weights *= scale
     rows = weights.reshape(-1, n_k)
     top = row_softmax.softmax(rows)
     if loss == "weights":
-        at = np.arange(n_q) * n_k + batch.targets
-        weights.reshape(len(product), -1)[:, at] -= 1.0
+        at = np.arange(0, rows.size, n_k).reshape(n_runs, n_q) + batch.targets
+        weights.reshape(-1)[at] -= 1.0
         d_scores = weights
     else:
         # The error is weights @ values minus the wanted value; its product with valuesᵀ:
-        gram = batch.values @ batch.values.T
+        gram = batch.values @ np.swapaxes(batch.values, -1, -2)
         d_scores = weights @ gram
-        d_scores -= gram[batch.targets]
+        first = () if gram.ndim == 2 else (np.arange(n_runs)[:, np.newaxis],)
+        d_scores -= gram[(*first, batch.targets)]
         row_softmax.softmax_backward(rows, d_scores.reshape(-1, n_k), top)
     d_scores *= scale / n_q
-    found: Floats = batch.queries.T @ (d_scores @ batch.items)
+    found: Floats = np.swapaxes(batch.queries, -1, -2) @ (d_scores @ batch.items)
     return found
 
 
@@ -331,11 +341,13 @@ def train(
 ) -> list[LogPoint]:
     """Train runs together, one step for each batch along the first axis but the last one.
 
-    The runs are the leading axis of the optimizer's arrays and of `scale` [n_runs, 1, 1]. Until a
-    run has reached the level, its held-out accuracy is measured at every step, and everything else
+    The runs are the leading axis of the optimizer's arrays and of `scale` [n_runs, 1, 1]. They
+    share their data, or `held_out` and the second axis of the batches have one entry for each.
+    Until a run has reached the level, its held-out accuracy is measured at every step, and everything else
     at the logged ones.
     """
     wanted, reached = frozenset(logged), np.full(len(scale), np.nan)
+    n_asked = math.prod(held_out.targets.shape[-2:])
     points = []
     for step in range(len(batches.targets)):
         batch, product = batches.at(step), optimizer.product
@@ -363,8 +375,8 @@ def train(
                     step,
                     known(np.mean(loss_of(logits, held_out, loss), axis=-1)),
                     accuracy,
-                    known(_total(rows.entropy_nats) / held_out.targets.size),
-                    known(_total(rows.max_weight) / held_out.targets.size),
+                    known(_total(rows.entropy_nats) / n_asked),
+                    known(_total(rows.max_weight) / n_asked),
                     known(norm_q),
                     known(norm_k),
                     reached.copy(),
@@ -385,14 +397,15 @@ def _reach(
     """
     at = np.flatnonzero(runs & np.all(np.isfinite(product), axis=(-2, -1)))
     right = np.zeros(len(at), dtype=int)
-    libraries, n_q, _ = held_out.queries.shape
+    libraries, n_q = held_out.targets.shape[-2:]
     few = math.ceil(FIRST_ASKED * libraries)
     for part in (slice(few), slice(few, libraries)):
         if not len(at) or part.start == libraries:
             break
-        right += _right_answers(held_out.part(part), product[at])
-        missing = held_out.targets.size - n_q * min(part.stop, libraries)
-        kept = (right + missing) / held_out.targets.size >= level
+        asked = held_out.part(part if held_out.targets.ndim == 2 else (at, part))
+        right += _right_answers(asked, product[at])
+        missing = n_q * (libraries - min(part.stop, libraries))
+        kept = (right + missing) / (n_q * libraries) >= level
         at, right = at[kept], right[kept]
     return at
 
@@ -402,8 +415,8 @@ def _right_answers(asked: Batch, product: Floats) -> NDArray[np.intp]:
 
     If a score is not finite, no answer counts.
     """
-    libraries, n_q, d_model = asked.queries.shape
-    found = asked.queries.reshape(-1, d_model) @ product
+    *runs, libraries, n_q, d_model = asked.queries.shape
+    found = asked.queries.reshape(*runs, -1, d_model) @ product
     found = found.reshape(-1, libraries, n_q, d_model) @ np.swapaxes(asked.items, -1, -2)
     hits = np.argmax(found, axis=-1) == asked.targets
     # Large scores that are finite may have a sum that is not.
