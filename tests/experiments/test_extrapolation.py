@@ -12,7 +12,7 @@ from campaigns import verdicts_remedies, verdicts_trained
 from sqrtdk.claims import verdicts
 from sqrtdk.experiments import cells
 from sqrtdk.experiments.extrapolation import claims, lengths, measure
-from sqrtdk.experiments.training import lookup
+from sqrtdk.experiments.training import lookup, loop
 from sqrtdk.storage import tables
 
 RULES = {
@@ -62,7 +62,7 @@ def test_training_is_that_of_the_experiment_training() -> None:
     scale = np.full((1, 1, 1), 11**-0.5)
     batches = training.draw_batches(slab, 0, "", SLAB["steps"])
     _, held_out = training.draw(slab, 0)
-    lookup.train(optimizer, batches, held_out, scale=scale, loss="values", logged=[], level=0.9)
+    loop.train(optimizer, batches, held_out, scale=scale, loss="values", logged=[], level=0.9)
     at = {"n_asked": [70], "multiplier": ["fixed"], "learning_rate": [0.01], "seeds": [0, 1]}
     (row,) = rows(**at, scaling={"on": RULES["on"]})
     asked = measure.draw(slab, 0, 70)

@@ -9,16 +9,16 @@ from oracles import D_K, D_MODEL, D_V, N_K, N_Q, assert_is_gradient, normal
 
 from sqrtdk.core.attention import attention, project
 from sqrtdk.core.gradients import gradients, projection_gradients
-from sqrtdk.experiments.training import equivalence, lookup
+from sqrtdk.experiments.training import equivalence, lookup, loop
 from sqrtdk.experiments.training.lookup import (
     LOSSES,
     AdamOptimizer,
     Batch,
-    LogPoint,
     Loss,
     Optimizer,
     SgdOptimizer,
 )
+from sqrtdk.experiments.training.loop import LogPoint
 
 STEPS = 30
 
@@ -280,7 +280,7 @@ def trained(
 ) -> list[LogPoint]:
     w_q, w_k = projections()
     with np.errstate(over="ignore", invalid="ignore"):
-        return lookup.train(
+        return loop.train(
             cls(w_q, w_k, rate=np.array(rates)[:, None, None]),
             batches(STEPS + 1),
             batches(3, n_q=19),
@@ -320,7 +320,7 @@ def start(size: float, scale: float) -> LogPoint:
     """Return the measurements for projections of a size, before any step."""
     w_q, w_k = (size * w for w in projections())
     with np.errstate(over="ignore", invalid="ignore"):
-        (point,) = lookup.train(
+        (point,) = loop.train(
             SgdOptimizer(w_q, w_k, rate=factor(0.1)), batches(1), batches(3, n_q=19),
             scale=factor(scale), loss="weights", logged=[0], level=0.5,
         )  # fmt: skip
@@ -348,7 +348,7 @@ def test_what_a_scale_takes_beyond_the_largest_float_is_empty_and_no_divergence(
 
 def test_the_step_of_the_level_is_the_first_and_stays() -> None:
     w_q, w_k = projections()
-    at_each = lookup.train(
+    at_each = loop.train(
         SgdOptimizer(w_q, w_k, rate=factor(0.1)), batches(STEPS + 1), batches(3, n_q=19),
         scale=factor(0.3), loss="weights", logged=range(STEPS + 1), level=0.5,
     )  # fmt: skip
@@ -368,7 +368,7 @@ def test_a_run_is_at_the_level_at_the_same_step_with_rows_and_without(libraries:
     found = []
     for logged in (range(STEPS + 1), [0, STEPS]):
         with np.errstate(over="ignore", invalid="ignore"):
-            *_, last = lookup.train(
+            *_, last = loop.train(
                 SgdOptimizer(w_q, w_k, rate=rates), batches(STEPS + 1),
                 batches(libraries, n_q=19), scale=np.full((4, 1, 1), 0.3), loss="weights",
                 logged=logged, level=0.45,
@@ -404,7 +404,7 @@ def test_runs_with_data_of_their_own_are_those_of_runs_alone(loss: Loss) -> None
 
     def trained_on(runs: list[int]) -> list[LogPoint]:
         w_q, w_k = (np.stack([starts[run][which] for run in runs]) for which in range(2))
-        return lookup.train(
+        return loop.train(
             AdamOptimizer(w_q, w_k, rate=np.full((len(runs), 1, 1), 0.02)),
             lookup.stack([data[run] for run in runs], axis=1),
             lookup.stack([asked[run] for run in runs], axis=0),
@@ -418,7 +418,7 @@ def test_runs_with_data_of_their_own_are_those_of_runs_alone(loss: Loss) -> None
                 np.testing.assert_array_equal(getattr(mine, name)[run], getattr(theirs, name)[0])
     # A run alone shares its data with nobody: the usual case.
     w_q, w_k = starts[1]
-    usual = lookup.train(
+    usual = loop.train(
         AdamOptimizer(w_q, w_k, rate=factor(0.02)), data[1], asked[1],
         scale=factor(0.3), loss=loss, logged=[0, 7, STEPS], level=0.4,
     )  # fmt: skip

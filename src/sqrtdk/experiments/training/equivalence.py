@@ -18,9 +18,10 @@ import pandas as pd
 from sqrtdk import schema
 from sqrtdk.core import adam, scale_rules
 from sqrtdk.core.shapes import Floats
-from sqrtdk.experiments.training import lookup, rates
+from sqrtdk.experiments.training import lookup, loop, rates
 from sqrtdk.experiments.training import measure as training
-from sqrtdk.experiments.training.lookup import AdamOptimizer, LogPoint, Optimizer, SgdOptimizer
+from sqrtdk.experiments.training.lookup import AdamOptimizer, Optimizer, SgdOptimizer
+from sqrtdk.experiments.training.loop import LogPoint
 from sqrtdk.schema import Column
 from sqrtdk.stats.series import scaled_rule
 from sqrtdk.storage import planning, tables
@@ -90,7 +91,7 @@ def train_pairs(
         np.stack(w) for w in zip(*(training.projections(slab, s) for s in seeds), strict=True)
     )
     with np.errstate(over="ignore", invalid="ignore"):
-        return lookup.train(
+        return loop.train(
             pair_optimizer(w_q, w_k, rate=rate, factor=factor, optimizer=slab["optimizer"]),
             lookup.stack(batches * 2, axis=1),
             lookup.stack(held_out * 2, axis=0),

@@ -18,7 +18,7 @@ from sqrtdk.core import random_streams, scale_rules
 from sqrtdk.core.random_streams import Purpose
 from sqrtdk.core.shapes import Floats
 from sqrtdk.experiments.cells import Cell, lazy_batch
-from sqrtdk.experiments.training import lookup
+from sqrtdk.experiments.training import lookup, loop
 from sqrtdk.experiments.training.lookup import AdamOptimizer, Batch, Loss, Optimizer, SgdOptimizer
 from sqrtdk.schema import Column, Key
 from sqrtdk.storage.tables import Row
@@ -282,7 +282,7 @@ def measure(slab: Slab, seed: int, variants: Sequence[tuple[float, float]]) -> l
     for start in range(0, len(rates), together):
         part = slice(start, start + together)
         with np.errstate(over="ignore", invalid="ignore"):
-            points = lookup.train(
+            points = loop.train(
                 optimizer(slab, w_q, w_k, _runs(rates[part]).astype(dtype)),
                 batches,
                 held_out,
@@ -296,7 +296,7 @@ def measure(slab: Slab, seed: int, variants: Sequence[tuple[float, float]]) -> l
     return rows
 
 
-def _row(point: lookup.LogPoint, place: int, snr: float) -> Row:
+def _row(point: loop.LogPoint, place: int, snr: float) -> Row:
     return {
         "step": point.step,
         "held_out_loss": float(point.loss[place]),
