@@ -22,6 +22,7 @@ from sqrtdk.experiments.transformer import (
     recurrent,
     start,
     train,
+    unattended,
 )
 from sqrtdk.stats.intervals import MissingError
 from sqrtdk.stats.series import WholeTable
@@ -396,6 +397,26 @@ def test_the_exact_entropy_beside_the_start_is_that_of_unrelated_keys() -> None:
     assert at["entropy"] == pytest.approx(6.4)
     # An independent quadrature and simulation gave 3.689 for 64 keys of 16 dimensions.
     assert at["exact"] == pytest.approx(3.689, abs=5e-4)
+
+
+def test_what_needs_no_attention_is_known_from_the_current_position() -> None:
+    known, count = data.text()
+    table = unattended.pairs(known[: data.border(len(known))], count)
+    # Rounding of a sum of 70 shares.
+    assert np.sum(table, axis=1) == pytest.approx(np.ones(count), abs=1e-14)
+    held = known[data.border(len(known)) :]
+    losses = [-math.log(table[a, b]) for a, b in itertools.pairwise(held.tolist())]
+    assert unattended.loss("text", 64) == pytest.approx(math.fsum(losses) / len(losses), rel=1e-12)
+    # Two symbols by hand: a is followed by b twice, b by a once.
+    single = (3 + 2 / 2) / (5 + 2), (2 + 2 / 2) / (5 + 2)
+    found = unattended.pairs(np.array([0, 1, 0, 1, 0]), 2)
+    assert found[0] == pytest.approx([single[0] / 3, (2 + single[1]) / 3])
+    # recall: the own key is asked about at random.
+    held_out = next(data.batches("recall", range(40), n_tokens=8, batch=50, held=True))
+    own = held_out.symbols["question"] == held_out.symbols["key"]
+    share = (1 - np.mean(own)) * math.log(data.N_VALUES)
+    # Four standard errors of 16,000 positions.
+    assert unattended.loss("recall", 8) == pytest.approx(share, abs=4 * 2.1 * 0.5 / 16_000**0.5)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,8 @@ import pandas as pd
 from sqrtdk import schema
 from sqrtdk.experiments.training.crossfit import matrix
 from sqrtdk.experiments.training.rates import decades
+from sqrtdk.experiments.transformer import unattended
+from sqrtdk.experiments.transformer.data import Task
 from sqrtdk.experiments.transformer.measure import D_HEAD, LEARNING_RATE, NETWORK, TASK, Settings
 from sqrtdk.schema import Column
 from sqrtdk.stats.seed_columns import estimate_columns, mean_row
@@ -42,6 +44,13 @@ COLUMNS = (
     ),
     Column("diverged", "Number of seeds that diverged.", "seeds", read=int),
     Column("begun", "Held-out loss at initialisation, mean over seeds.", "nats"),
+    Column(
+        "unattended",
+        "Loss that the task allows without attention. text: that of a table of pairs of characters "
+        "(Witten and Bell 1991). recall: the value is known only where a position is asked about "
+        "its own key.",
+        "nats",
+    ),
     Column("best", "1 for the rate with the lowest mean loss of the arm, else 0.", read=int),
     *estimate_columns("window", f"Decades of rates at which a seed has learnt, mean. {_BEST}."),
     Column(
@@ -133,7 +142,9 @@ def rows(settings: Settings, runs: pd.DataFrame) -> Iterator[tables.Row]:
                 "accuracy": float(np.mean(arm.accuracy[:, place])),
                 "learnt": int(np.sum(arm.learnt(level)[:, place])),
                 "diverged": int(np.sum(arm.diverged[:, place])),
-                "begun": float(np.mean(arm.begun)), "best": int(place == chosen),
+                "begun": float(np.mean(arm.begun)),
+                "unattended": unattended.loss(cast(Task, task), int(settings["n_tokens"])),
+                "best": int(place == chosen),
             }  # fmt: skip
             if place == chosen:
                 row |= mean_row("window", windows(arm, level))

@@ -20,7 +20,8 @@ def trained(run: RunTables) -> str:
             f"{row['loss']:.2f} nats"
             for row in rows.to_dict("records")
         ]
-        parts.append(f"{task}: {', '.join(each)}")
+        needs = f"{rows['unattended'].iloc[0]:.2f} nats need no attention"
+        parts.append(f"{task}, where {needs}: {', '.join(each)}")
     return (
         f"Window of learning rates and best loss at d_head = {table['d_head'].iloc[0]}. "
         f"{'. '.join(parts)}."
@@ -36,8 +37,8 @@ ASKED = (
         "Does it matter in a whole transformer?",
         "LayerNorm gives queries and keys entries of variance 1, so that without the scale σ "
         "begins at √d_head however deep the model is. Whether that harms depends on the task: it "
-        "does where a position has to find one key, and hardly where training has not yet come to "
-        "need attention.",
+        "does most where a position has to find one key. A model that ends at the loss that needs "
+        "no attention has not learnt to attend.",
         trained,
         "claim-transformer_window",
     ),

@@ -61,6 +61,11 @@ def text() -> tuple[NDArray[np.intp], int]:
     return places, len(known)
 
 
+def border(length: int) -> int:
+    """Return where the part of a text that training never sees begins."""
+    return round((1 - HELD_OUT_SHARE) * length)
+
+
 def symbols(task: Task, n_tokens: int) -> dict[str, int]:
     """Return the number of symbols of each kind."""
     if task == "text":
@@ -91,8 +96,7 @@ def _stretches(
     streams: list[np.random.Generator], n_tokens: int, batch: int, *, held: bool
 ) -> Sequences:
     known, _ = text()
-    border = round((1 - HELD_OUT_SHARE) * len(known))
-    part = known[border:] if held else known[:border]
+    part = known[border(len(known)) :] if held else known[: border(len(known))]
     starts = np.stack([one.integers(0, len(part) - n_tokens, batch) for one in streams])
     found = part[starts[..., np.newaxis] + np.arange(n_tokens + 1)]
     return Sequences({"character": found[..., :-1]}, found[..., 1:])

@@ -11,7 +11,7 @@ from sqrtdk.experiments.transformer.measure import COLUMNS
 from sqrtdk.experiments.transformer.model import LAYERS
 from sqrtdk.figures import draw, style, words
 from sqrtdk.figures.draw import Tables
-from sqrtdk.figures.lines import PanelRow, build_lines, ends_of, keys_of, plot_metric
+from sqrtdk.figures.lines import PanelRow, build_lines, ends_of, keys_of, plot_level, plot_metric
 from sqrtdk.figures.panels import (
     Panel,
     fits_at_ends,
@@ -64,6 +64,7 @@ def build_rates(tables: Tables) -> Figure:
         axes.set_ylim(-0.03 * top, 1.05 * top)
         if panel.first:
             axes.set_ylabel(row.label)
+        plot_level(axes, float(task["unattended"].iloc[0]))
         plot_metric(panel.table, axes, "loss", looks, x=RATE.name)
         if at_ends:
             label_ends(axes, list(ends_of(panel, row, looks, RATE.name)))
@@ -73,8 +74,10 @@ def build_rates(tables: Tables) -> Figure:
         style.note(
             figure,
             "Cross-entropy after the last step; a run that diverged counts with its loss at "
-            "initialisation. Dashed: a gated recurrent network with as many parameters, the same "
-            f"in all panels of a task. {style.says_seeds(table)}",
+            "initialisation. Coloured and dashed: a gated recurrent network with as many "
+            "parameters, the same in all panels of a task. Level line: the loss that needs no "
+            "attention, for characters that of a table of pairs. "
+            f"{style.says_seeds(table)}",
         )
     return figure
 
