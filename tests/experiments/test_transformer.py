@@ -1,5 +1,6 @@
 """The transformer, the recurrent network, their training, tables and claims."""
 
+import itertools
 import math
 from pathlib import Path
 from typing import Any
@@ -297,7 +298,11 @@ def test_memory_grows_with_every_size() -> None:
 
 
 RATES = (0.001, 0.01, 0.1)
-SETTINGS: Any = {"steps": 10, "scaling": {name: RULES[name] for name in ("off", "on")}}
+SETTINGS: Any = {
+    "steps": 10,
+    "n_tokens": 8,
+    "scaling": {name: RULES[name] for name in ("off", "on")},
+}
 
 
 def runs(losses: dict[tuple[str, str, float], float], *, entropy: Any = 0.5) -> pd.DataFrame:

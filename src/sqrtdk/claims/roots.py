@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from sqrtdk.claims.findings import Finding
 from sqrtdk.stats.decisions import within
 from sqrtdk.stats.intervals import Estimate, MissingError
-from sqrtdk.stats.wording import format_estimate, format_number
+from sqrtdk.stats.wording import format_estimate
 
 
 class Root(NamedTuple):
@@ -52,7 +52,7 @@ class Root(NamedTuple):
             within(best, claimed - self.margin, claimed + self.margin),
             f"best {self.what} {format_estimate(best)}",
             _sentence(f"{where}the {self.what} that {keeps} is {format_estimate(best)}."),
-            f"best {self.what}, where {format_number(claimed)} is claimed",
+            f"best {self.what}, where {claimed:g} is claimed",
             best._replace(exact=math.nan),
             abs(self.margin - abs(best.mean - claimed)),
         )

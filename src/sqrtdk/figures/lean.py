@@ -25,7 +25,7 @@ def rich(text: str) -> Markup:
     >>> print(rich("n_k = 4"))
     n<tspan class="sub" dy="3">k</tspan><tspan dy="-3"> = 4</tspan>
     """
-    parts = re.split(r"(?<![A-Za-z])([dmnqkW])_([kqvijn]|model)(?![A-Za-z])", text)
+    parts = re.split(r"(?<![A-Za-z])([dmnqkW])_([kqvijn]|model|head)(?![A-Za-z])", text)
     found = escape(parts[0])
     for letter, index, rest in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
         found += Markup('{}<tspan class="sub" dy="3">{}</tspan>').format(letter, index)

@@ -200,10 +200,10 @@ def _set_indices(figure: Figure) -> None:
         words = text.get_text()
         if "$" not in words and _INDEXED.search(words):
             text.set_parse_math(True)
-            text.set_text(_INDEXED.sub(r"$\1_\2$", words))
+            text.set_text(_INDEXED.sub(r"$\1_{\2}$", words))
 
 
-_INDEXED = re.compile(r"(?<![A-Za-z])([dmnqkW])_([kqvijn])(?![A-Za-z])")
+_INDEXED = re.compile(r"(?<![A-Za-z])([dmnqkW])_(head|model|[kqvijn])(?![A-Za-z])")
 
 
 def _dpi(figure: Figure) -> float:

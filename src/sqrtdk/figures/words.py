@@ -18,6 +18,15 @@ RULES: Mapping[str, str] = {
 """Scale rules; those of a user keep their names."""
 
 
+def rule(name: str) -> str:
+    """Return the words for a scale rule; its name if it has none.
+
+    >>> rule("on"), rule("mine")
+    ('1/√d_k', 'mine')
+    """
+    return RULES.get(name, name)
+
+
 def axis(name: str) -> str:
     """Return the name of an axis as a figure shows it: symbols stay.
 

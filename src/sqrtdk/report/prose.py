@@ -63,9 +63,11 @@ def prose(text: str) -> Markup:
 def _prose(text: str) -> Markup:
     joined = re.sub(r" (?=[%=≈])|(?<=[=≈]) ", NBSP, text)
     joined = re.sub(r"\(-?[\d.e-]+ to -?[\d.e-]+\)", lambda m: m[0].replace(" ", NBSP), joined)
-    letters = r"(?<![\w-])([dnqkW])_([kqvij]|model)(?![\w-])"
+    letters = r"(?<![\w-])([dnqkW])_([kqvij]|model|head)(?![\w-])"
     text = re.sub(letters, r"<var>\1<sub>\2</sub></var>", str(escape(joined)))
-    text = re.sub(r"√(<var>.*?</var>|\d+)", r'√<span class="root">\1</span>', text)
+    root = r"((?:\d/)?√)(<var>.*?</var>|\d+)([.,;:?)]*)"
+    whole = r'<span class="whole">\1<span class="root">\2</span>\3</span>'
+    text = re.sub(root, whole, text)
     return Markup(re.sub(r"\^(-?\w+)", lambda m: f"<sup>{m[1].replace('-', '−')}</sup>", text))
 
 

@@ -3,6 +3,7 @@
 import pandas as pd
 
 from sqrtdk.experiments.story import Asked, RunTables
+from sqrtdk.figures import words
 from sqrtdk.stats.intervals import Estimate, MissingError
 from sqrtdk.stats.series import scaled_rule
 from sqrtdk.stats.wording import format_estimate
@@ -18,7 +19,7 @@ def longer(run: RunTables) -> str:
     table = table[table["n_asked"] == most].drop_duplicates("scaling").set_index("scaling")
     first = scaled_rule(run.settings["scaling"])
     names = sorted(table.index, key=lambda name: (name != first, table.loc[name, "scale"]))
-    texts = [f"{name} {format_estimate(_weight(table, name))}" for name in names]
+    texts = [f"{words.rule(name)} {format_estimate(_weight(table, name))}" for name in names]
     return (
         f"Trained with {table['n_k'].iloc[0]} keys and asked at {most}, the weight on the match "
         f"is: {', '.join(texts)}."
@@ -33,7 +34,7 @@ ASKED = (
     Asked(
         213,
         "longer",
-        "Should the scale grow with the length of the context?",
+        "Which scale serves a context longer than in training?",
         "A head trained at one length disperses at longer ones, because the gap between the match "
         "and the rest stays while the rest grows in number. A factor that grows with ln n counters "
         "that.",

@@ -1,6 +1,7 @@
 """Answer a question that people ask: the spread of the logits in a fresh model."""
 
 from sqrtdk.experiments.initialisation.model import INITS
+from sqrtdk.experiments.initialisation.names import NAMES
 from sqrtdk.experiments.story import Asked, RunTables, head
 from sqrtdk.stats.intervals import Estimate, MissingError
 from sqrtdk.stats.wording import format_estimate
@@ -17,7 +18,7 @@ def fresh(run: RunTables) -> str:
     table = table[(table["d_model"] == d_model) & (table["d_k"] == d_k)]
     table = table.drop_duplicates("init").set_index("init")
     found = [
-        f"{name} {format_estimate(Estimate(*row[['mean', 'ci_low', 'ci_high', 'exact']]))}"
+        f"{NAMES[name]} {format_estimate(Estimate(*row[['mean', 'ci_low', 'ci_high', 'exact']]))}"
         for name in INITS
         if name in table.index
         for row in [table.loc[name]]

@@ -6,21 +6,12 @@ from matplotlib.figure import Figure
 
 from sqrtdk.experiments.initialisation.measure import D_MODEL
 from sqrtdk.experiments.initialisation.model import INITS
+from sqrtdk.experiments.initialisation.names import NAMES
 from sqrtdk.figures import draw, style, words
 from sqrtdk.figures.draw import Tables
 from sqrtdk.figures.lines import PanelRow, build_lines, plot_level
 from sqrtdk.figures.panels import Panel
 from sqrtdk.figures.style import CYCLE, MARKERS, Look
-
-NAMES = {
-    "xavier_head": "Xavier, per head",
-    "xavier": "Xavier",
-    "xavier_fused": "Xavier, fused",
-    "linear": "linear layers",
-    "normal_02": "N(0, 0.02²)",
-    "t5": "T5",
-}
-"""The initialisations in words."""
 
 LOOKS: dict[str, Look] = {NAMES[init]: Look(CYCLE[i], MARKERS[i]) for i, init in enumerate(INITS)}
 

@@ -108,7 +108,9 @@ def memory(slab: Slab) -> int:
     drawn = slab["steps"] * (2 * n_k + 2 * n_q) * d_model
     # Rates share what is drawn for a seed.
     rates = len(slab.get("learning_rate", [1.0]))
-    return int(8 * SEEDS_PER_BATCH * (rates * (held + weights + batch) + 2 * drawn))
+    start, stop = slab.get("seeds", (0, SEEDS_PER_BATCH))
+    together = min(SEEDS_PER_BATCH, stop - start)
+    return int(8 * together * (rates * (held + weights + batch) + 2 * drawn))
 
 
 def seconds(slab: Slab) -> float:

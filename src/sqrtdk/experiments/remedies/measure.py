@@ -7,6 +7,7 @@ the same projections.
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -125,9 +126,18 @@ class Variant(NamedTuple):
 
 
 def memory(slab: Slab) -> int:
-    """Return the peak memory of one seed's runs in bytes, as `training` has it."""
-    # QK-norm has three products in place of one, and twice the arrays of scores.
-    return 2 * training.memory(slab)
+    """Return the peak memory of one seed's runs in bytes, from the sizes of their arrays."""
+    n_k, n_q, d_model, d_v = slab["n_k"], slab["batch_size"], slab["d_model"], slab["d_v"]
+    batch = n_k * (d_model + d_v) + n_q * (d_model + 1)
+    asked = training.held_out_queries(n_k)
+    families = Counter(REMEDIES[name].family for name in slab["remedy"])
+    runs = min(_side_by_side(slab), max(families.values()) * len(slab["learning_rate"]))
+    # Arrays of scores and of products of queries while a step is checked, Adam's of both
+    # projections, and of cross matrices.
+    scores = asked * (6 * n_k + 2 * d_model) + n_q * n_k
+    run = scores + 5 * 2 * slab["d_k"] * d_model + 3 * d_model**2
+    # Batches need twice their memory while they are drawn.
+    return int(8 * (2.1 * slab["steps"] * batch + asked * (2 * d_model + d_v) + runs * run))
 
 
 def seconds(slab: Slab) -> float:
@@ -167,10 +177,15 @@ def draw(slab: Slab, seed: int) -> tuple[Batch, Batch]:
     return batches, training.draw_held_out(slab, seed)
 
 
-def _groups(slab: Slab, variants: Sequence[Variant]) -> Iterator[Sequence[Variant]]:
-    """Yield the runs that are trained together: of one family, and few enough for a cache."""
+def _side_by_side(slab: Slab) -> int:
+    """Return the maximum number of runs that are trained together, so that a cache has them."""
     widest = max(training.HELD_OUT * max(slab["n_k"], slab["d_model"]), slab["batch_size"])
-    most = max(1, training.ENTRIES // max(2 * slab["d_k"] * slab["d_model"], widest))
+    return max(1, training.ENTRIES // max(2 * slab["d_k"] * slab["d_model"], widest))
+
+
+def _groups(slab: Slab, variants: Sequence[Variant]) -> Iterator[Sequence[Variant]]:
+    """Yield the runs that are trained together: of one family, side by side."""
+    most = _side_by_side(slab)
     start = 0
     while start < len(variants):
         family = REMEDIES[variants[start].remedy].family

@@ -148,9 +148,10 @@ class Variant(NamedTuple):
 def memory(slab: Slab) -> int:
     """Return the peak memory of one seed's runs in bytes, from the sizes of their arrays."""
     n_k, d_model, d_v = slab["n_k"] + 1, slab["d_model"], slab["d_v"]
-    batch = n_k * (d_model + d_v) + slab["batch_size"] * (2 * d_model + 2)
-    asked = 2 * training.HELD_OUT + 2 * n_k
-    run = asked * (8 * n_k + 2 * d_model + 4 * d_v) + 12 * slab["d_k"] * d_model
+    batch = n_k * (d_model + d_v) + slab["batch_size"] * (3 * d_model + 2)
+    asked = 2 * training.held_out_queries(slab["n_k"])
+    run = asked * (5 * n_k + 2 * d_model + 4 * d_v) + 12 * slab["d_k"] * d_model
+    # Tasks need twice their memory while they are drawn.
     return int(8 * (2 * slab["steps"] * batch + len(slab["learning_rate"]) * run))
 
 

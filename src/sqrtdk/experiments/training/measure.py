@@ -186,7 +186,7 @@ def memory(slab: Slab) -> int:
     """Return the peak memory of one seed's runs in bytes, from the sizes of their arrays."""
     n_k, n_q, d_model, d_v = slab["n_k"], slab["batch_size"], slab["d_model"], slab["d_v"]
     batch = n_k * (d_model + d_v) + n_q * (d_model + 1)
-    asked = _libraries(n_k) * n_k
+    asked = held_out_queries(n_k)
     runs = len(slab.get("learning_rate", [1.0])) * len(slab.get("scaling", {"": {}}))
     # At least one run. Fractions are kept, so that the result never falls with a size.
     together = min(float(runs), max(1.0, SCORES / _widest(slab)))
@@ -208,10 +208,15 @@ def _libraries(n_k: int) -> int:
     return math.ceil(HELD_OUT / n_k)
 
 
+def held_out_queries(n_k: int) -> int:
+    """Return the number of held-out queries: one for each item of whole libraries."""
+    return _libraries(n_k) * n_k
+
+
 def _widest(slab: Slab) -> int:
     """Return the entries of the largest array of one run, except its projections."""
     n_k, d_model = slab["n_k"], slab["d_model"]
-    asked = max(_libraries(n_k) * n_k, slab["batch_size"])
+    asked = max(held_out_queries(n_k), slab["batch_size"])
     return int(max(asked * max(n_k, d_model), d_model**2))
 
 

@@ -1,6 +1,7 @@
 """Answer a question that people ask: whether a whole transformer needs the scale."""
 
 from sqrtdk.experiments.story import Asked, RunTables
+from sqrtdk.figures import words
 from sqrtdk.stats.intervals import Estimate, MissingError
 from sqrtdk.stats.wording import format_estimate
 
@@ -15,18 +16,21 @@ def trained(run: RunTables) -> str:
     parts = []
     for task, rows in table.groupby("task", sort=True):
         each = [
-            f"{row['scaling']} {'at least ' * bool(row['window_edge'])}"
+            f"{words.rule(row['scaling'])}: {'at least ' * bool(row['window_edge'])}"
             f"{format_estimate(Estimate(*(row[x] for x in WINDOW)))} decades and "
             f"{row['loss']:.2f} nats"
             for row in rows.to_dict("records")
         ]
         needs = f"{rows['unattended'].iloc[0]:.2f} nats need no attention"
-        parts.append(f"{task}, where {needs}: {', '.join(each)}")
+        parts.append(f"{TASKS[task]} ({needs}): {'; '.join(each)}")
     return (
         f"Window of learning rates and best loss at d_head = {table['d_head'].iloc[0]}. "
         f"{'. '.join(parts)}."
     )
 
+
+TASKS = {"recall": "Associative recall", "text": "Next character"}
+"""The tasks in words."""
 
 WINDOW = ("window", "window_low", "window_high")
 

@@ -12,6 +12,7 @@ from sqrtdk.experiments.training.claims import WIDER
 from sqrtdk.experiments.transformer.arms import LEARNT
 from sqrtdk.experiments.transformer.collapse import COLLAPSED
 from sqrtdk.experiments.transformer.measure import Settings
+from sqrtdk.figures import words
 from sqrtdk.stats.decisions import beyond
 from sqrtdk.stats.intervals import Estimate, MissingError, interval
 from sqrtdk.stats.seed_columns import estimate_of
@@ -27,9 +28,10 @@ def _mean(values: pd.Series) -> Estimate:
     return Estimate(float(np.mean(numbers)), *interval(numbers))
 
 
-def _decades(row: pd.Series) -> str:
-    """Return the window of an arm in words; it may reach beyond the grid."""
-    return "at least " * bool(row["window_edge"]) + format_estimate(estimate_of(row, "window"))
+def _window(name: object, row: pd.Series) -> str:
+    """Return the window of a scale rule in words; it may reach beyond the grid."""
+    beyond_grid = "at least " * bool(row["window_edge"])
+    return f"{words.rule(str(name))} {beyond_grid}{format_estimate(estimate_of(row, 'window'))}"
 
 
 def window(whole: WholeTable) -> Finding:
@@ -52,21 +54,21 @@ def window(whole: WholeTable) -> Finding:
         raise MissingError("the window without scaling reaches the highest rate of the grid")
     if scaled.mean == 0:
         raise MissingError("with scaling nothing is learnt at any rate")
-    others = [f"{name} {_decades(one)}" for name, one in best.iterrows() if name != off]
+    others = [_window(name, one) for name, one in best.iterrows() if name != off]
     lost = table.groupby("scaling")["diverged"].sum()
     sensitive = ", ".join(
-        f"{name} {format_estimate(estimate_of(one, 'sensitivity'))}"
+        f"{words.rule(str(name))} {format_estimate(estimate_of(one, 'sensitivity'))}"
         for name, one in best.iterrows()
     )
     runs = int(table["n_seeds"].iloc[0]) * table["learning_rate"].nunique()
     verb = "widens" if holds else "does not widen" if holds is False else "may widen"
     text = (
-        f"{off} {_decades(row)}, {', '.join(others)} decades of learning rates at d_head = {d_head}"
+        f"{_window(off, row)}, {', '.join(others)} decades of learning rates at d_head = {d_head}"
     )
     return Finding(
         holds,
         f"window {text}; sensitivity {sensitive} nats; of {runs} runs each, diverged: "
-        + ", ".join(f"{name} {count}" for name, count in lost.items()),
+        + ", ".join(f"{words.rule(str(name))} {count}" for name, count in lost.items()),
         f"Division by √d_head {verb} the window of rates at which a transformer learns: {text}.",
         f"decades by which the window is wider with 1/√d_head at d_head = {d_head}",
         gap,

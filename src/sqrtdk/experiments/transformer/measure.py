@@ -17,7 +17,7 @@ from sqrtdk.core.attention import sink_of, with_sink
 from sqrtdk.core.metrics import row_metrics
 from sqrtdk.core.shapes import Floats
 from sqrtdk.experiments.cells import Cell, lazy_batch
-from sqrtdk.experiments.transformer import data, model, train
+from sqrtdk.experiments.transformer import data, model, recurrent, train
 from sqrtdk.experiments.transformer.data import Task
 from sqrtdk.experiments.transformer.model import Attended, Sequences, Sizes
 from sqrtdk.schema import Column, Entry, Key
@@ -178,6 +178,12 @@ def refuse(settings: Settings) -> None:
             )
 
 
+def _seeds_together(slab: Slab) -> int:
+    """Return the maximum number of seeds that are trained together."""
+    start, stop = slab.get("seeds", (0, SEEDS_PER_BATCH))
+    return int(min(SEEDS_PER_BATCH, stop - start))
+
+
 def memory(slab: Slab) -> int:
     """Return the peak memory, in bytes, of the seeds that are trained together."""
     d, n, batch = slab["d_model"], slab["n_tokens"], slab["batch"]
@@ -186,8 +192,12 @@ def memory(slab: Slab) -> int:
     outputs = max(map(data.outputs, data.TASKS))
     # Arrays of a layer: about 12 of d_model, two of the hidden layer, five of the scores.
     layer = rows * (12 * d + 2 * model.WIDER * d) + 5 * rows * n * heads
+    work = model.LAYERS * layer
+    if slab.get("network") == "gru":
+        # States, gates and their parts at every position.
+        work = 9 * rows * recurrent.same_size(_sizes(slab, min(slab["d_head"])))
     weights = 6 * (model.LAYERS * 12 * d * d + (outputs + 3 * n) * d)
-    return int(4 * SEEDS_PER_BATCH * (model.LAYERS * layer + weights + 4 * rows * outputs))
+    return int(4 * _seeds_together(slab) * (work + weights + 4 * rows * outputs))
 
 
 def seconds(slab: Slab) -> float:
