@@ -12,6 +12,7 @@ others). A piece whose last coefficients have not vanished is not used.
 """
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -36,61 +37,59 @@ _VALUES_TO_COEFFICIENTS = (
     / NODES
 )
 
-OF_WEIGHTS = 8
-"""Columns of `fixed_sigma.weight_means`, which those of `fixed_sigma.max_weights` follow here."""
 
+class Interpolated:
+    """A function of sigma >= 0 with positive values: sigmas [m] to values [m, means]."""
 
-class Tabulated:
-    """The means of `fixed_sigma` at one n_k >= 2."""
-
-    def __init__(self, n_k: int) -> None:
-        self._n_k = n_k
+    def __init__(self, function: Callable[[FloatArray], FloatArray]) -> None:
+        self._function = function
         self._pieces: dict[int, FloatArray | None] = {}
 
-    def weight_means(self, sigmas: FloatArray, n_k: int) -> FloatArray:
-        """Return what `fixed_sigma.weight_means` does."""
-        return self._at(sigmas)[:, :OF_WEIGHTS]
-
-    def max_weights(self, sigmas: FloatArray, n_k: int) -> FloatArray:
-        """Return what `fixed_sigma.max_weights` does."""
-        return self._at(sigmas)[:, OF_WEIGHTS:]
-
-    def _at(self, sigmas: FloatArray) -> FloatArray:
+    def __call__(self, sigmas: FloatArray) -> FloatArray:
+        """Return the values at some sigmas."""
         with np.errstate(divide="ignore"):
             places = np.floor(np.log(sigmas / FIRST) / math.log(RATIO)) + 1
         places = np.maximum(places, 0).astype(np.int64)
-        found = np.empty((len(sigmas), OF_WEIGHTS + 2))
+        parts, order = [], []
         for place in np.unique(places).tolist():
-            inside = places == place
-            low, high = _ends(place)
-            coefficients = self._piece(place)
-            if coefficients is None:
-                found[inside] = _direct(sigmas[inside], self._n_k)
-            else:
-                x = (2 * sigmas[inside] - low - high) / (high - low)
-                found[inside] = np.exp(np.polynomial.chebyshev.chebval(x, coefficients).T)
-        return found
+            inside = np.flatnonzero(places == place)
+            order.append(inside)
+            parts.append(self._within(place, sigmas[inside]))
+        return np.concatenate(parts)[np.argsort(np.concatenate(order))]
 
-    def _piece(self, place: int) -> FloatArray | None:
-        """Return the coefficients [NODES, means] of a piece; None if it cannot be interpolated."""
+    def _within(self, place: int, sigmas: FloatArray) -> FloatArray:
+        low, high = _ends(place)
         if place not in self._pieces:
-            low, high = _ends(place)
-            means = _direct((low + high) / 2 + (high - low) / 2 * _POINTS, self._n_k)
-            self._pieces[place] = None
-            if np.all(means > 0):
-                coefficients = _VALUES_TO_COEFFICIENTS @ np.log(means)
-                if np.max(np.abs(coefficients[-3:])) < SMALL:
-                    self._pieces[place] = coefficients
-        return self._pieces[place]
+            values = self._function((low + high) / 2 + (high - low) / 2 * _POINTS)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                coefficients = _VALUES_TO_COEFFICIENTS @ np.log(values)
+            has_converged = bool(np.max(np.abs(coefficients[-3:])) < SMALL)
+            self._pieces[place] = coefficients if has_converged else None
+        found = self._pieces[place]
+        if found is None:
+            return self._function(sigmas)
+        x = (2 * sigmas - low - high) / (high - low)
+        return np.asarray(np.exp(np.polynomial.chebyshev.chebval(x, found).T))
 
 
 def _ends(place: int) -> tuple[float, float]:
     return (FIRST * RATIO ** (place - 1), FIRST * RATIO**place) if place else (0.0, FIRST)
 
 
-def _direct(sigmas: FloatArray, n_k: int) -> FloatArray:
-    parts = fixed_sigma.weight_means(sigmas, n_k), fixed_sigma.max_weights(sigmas, n_k)
-    return np.concatenate(parts, axis=1)
+class Tabulated:
+    """The means of `fixed_sigma` at one n_k >= 2."""
+
+    def __init__(self, n_k: int) -> None:
+        self._weights = Interpolated(lambda sigmas: fixed_sigma.weight_means(sigmas, n_k))
+        self._largest = Interpolated(lambda sigmas: fixed_sigma.max_weights(sigmas, n_k))
+
+    def weight_means(self, sigmas: FloatArray, n_k: int) -> FloatArray:
+        """Return what `fixed_sigma.weight_means` does."""
+        return self._weights(sigmas)
+
+    def max_weights(self, sigmas: FloatArray, n_k: int) -> FloatArray:
+        """Return what `fixed_sigma.max_weights` does."""
+        return self._largest(sigmas)
 
 
 @lru_cache(maxsize=8)

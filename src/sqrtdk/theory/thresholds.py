@@ -6,8 +6,9 @@ from typing import Literal
 
 import scipy  # its modules load at first use, because the start of a run needs none of them
 
+from sqrtdk.theory import tabulated
 from sqrtdk.theory.expectations import averages, query_norms
-from sqrtdk.theory.fixed_sigma import expected_max, given_sigma, max_weights
+from sqrtdk.theory.fixed_sigma import expected_max, given_sigma
 from sqrtdk.theory.related import Law, expectations_of
 
 Gradient = Literal["logits", "scores", "q", "k", "v"]
@@ -24,8 +25,10 @@ def half_entropy_d_k(n_k: int) -> float:
         raise ValueError(f"half of the entropy needs n_k >= 2, got {n_k}")
     half = math.log(n_k) / 2
 
+    weights = tabulated.at(n_k).weight_means
+
     def excess(d_k: float) -> float:
-        return averages(n_k, d_k, 1.0)[0] - half
+        return averages(n_k, d_k, 1.0, weights)[0] - half
 
     return float(scipy.optimize.brentq(excess, 1.0, 16 + 8 * half, xtol=1e-9))
 
@@ -43,9 +46,11 @@ def one_hot_d_k(n_k: int, level: float = 0.9) -> float:
     if not 0 < level < 1:
         raise ValueError(f"level must be between 0 and 1, got {level}")
 
+    largest = tabulated.at(n_k).max_weights
+
     def excess(d_k: float) -> float:
         norm, probability = query_norms(d_k, 1.0)
-        _, gap = probability @ max_weights(norm, n_k)
+        _, gap = probability @ largest(norm, n_k)
         return float(1 - level - gap)
 
     if excess(1.0) >= 0:
@@ -83,7 +88,8 @@ def gradient_crossing_d_k(n_k: int, gradient: Gradient = "logits") -> float:
 
 
 def _grad_sq(n_k: int, d_k: float, scale: float, gradient: Gradient) -> float:
-    _, sum_sq, _, _, jacobian, grad_q, grad_k = averages(n_k, d_k, scale)
+    weights = tabulated.at(n_k).weight_means
+    _, sum_sq, _, _, jacobian, grad_q, grad_k = averages(n_k, d_k, scale, weights)
     scores = scale**2 * jacobian
     by_name = {"logits": jacobian, "scores": scores, "q": grad_q, "k": grad_k, "v": sum_sq}
     return by_name[gradient]
