@@ -61,7 +61,15 @@ class RunTables:
         path = self.folder / self.experiment / f"{name}.csv"
         if not path.is_file():
             raise MissingError(f"the run has no {self.experiment}/{name}.csv")
-        return frames.read(path, schemas.columns(EXPERIMENTS[self.experiment], name))
+        if name not in self._known:
+            columns = schemas.columns(EXPERIMENTS[self.experiment], name)
+            self._known[name] = frames.read(path, columns)
+        return self._known[name].copy()
+
+    @cached_property
+    def _known(self) -> dict[str, pd.DataFrame]:
+        """Return the tables that were read, which several screens show."""
+        return {}
 
     @cached_property
     def series(self) -> list[Series]:

@@ -32,10 +32,11 @@ def _typed(path: Path, frame: pd.DataFrame, schema: Sequence[Column]) -> pd.Data
         raise tables.TableError(f"{path} has the columns of another version; delete it")
     for column in schema:
         if column.read is not str:
-            values = (
-                frame[column.name].replace("", "nan") if column.optional else frame[column.name]
-            )
+            # As a list, whose elements are there at once. Those of a series of text are made.
+            texts: list[str] = frame[column.name].tolist()
+            if column.optional:
+                texts = [text or "nan" for text in texts]
             # With the type by name: a table without rows has it too, or it could not be joined.
             kind: Any = column.read
-            frame[column.name] = pd.Series(map(kind, values), frame.index, dtype=kind)
+            frame[column.name] = pd.Series(list(map(kind, texts)), frame.index, dtype=kind)
     return frame
