@@ -32,8 +32,9 @@ HELD_OUT = 256
 PROBES = 1024
 """Number of batches for the estimate of the signal-to-noise ratio at initialisation."""
 
-ENTRIES = 2**18
-"""Maximum entries of W_q and W_k of the runs that Adam updates together, to fit into a cache."""
+ENTRIES = 2**17
+"""Maximum entries of W_q and W_k of the runs that Adam updates together, to fit into a cache: in
+float64, and twice as many in float32."""
 
 SCORES = 2**18
 """Maximum entries of an array of the runs that are trained together, so that the memory does not
@@ -224,7 +225,8 @@ def _side_by_side(slab: Slab) -> int:
     """Return the maximum number of runs that are trained together."""
     most = SCORES // _widest(slab)
     if slab["optimizer"] == "adam":
-        most = min(most, ENTRIES // (2 * slab["d_k"] * slab["d_model"]))
+        itemsize = np.dtype(slab.get("training_dtype", "float64")).itemsize
+        most = min(most, ENTRIES * 8 // itemsize // (2 * slab["d_k"] * slab["d_model"]))
     return max(1, most)
 
 
