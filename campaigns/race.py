@@ -10,6 +10,7 @@ contestants alternate, and a ratio is the median over rounds. Takes about two mi
 """
 
 import argparse
+import itertools
 import math
 import os
 import statistics
@@ -55,16 +56,18 @@ class Case(NamedTuple):
 # Our side
 
 
-def lookup_case(d_k: int, optimizer: str) -> Case:
+def lookup_case(d_k: int, optimizer: str, dtype: str) -> Case:
     """Return the race of the default grid's lookup at one d_k."""
     slab: Any = {
         "d_k": d_k, "n_k": 16, "batch_size": 16, "d_model": 16, "d_v": 16, "noise_sd": 0.6,
-        "steps": 400, "optimizer": optimizer,
+        "steps": 400, "optimizer": optimizer, "training_dtype": dtype,
     }  # fmt: skip
-    rates = np.repeat([1e-4, 1e-3, 1e-2], 13)[:, np.newaxis, np.newaxis]
-    scale = np.tile([1.0, d_k**-0.5, 1 / d_k], 13)[:, np.newaxis, np.newaxis]
-    batches, _ = training.draw(slab, 0)
-    w_q, w_k = training.projections(slab, 0)
+    rates, scale = (
+        np.array(x, dtype=dtype)[:, np.newaxis, np.newaxis]
+        for x in (np.repeat([1e-4, 1e-3, 1e-2], 13), np.tile([1.0, d_k**-0.5, 1 / d_k], 13))
+    )
+    batches = training.draw(slab, 0)[0].astype(np.dtype(dtype))
+    w_q, w_k = (w.astype(dtype) for w in training.projections(slab, 0))
 
     def ours(steps: int) -> Parameters:
         together = training._side_by_side(slab)
@@ -87,8 +90,8 @@ def lookup_case(d_k: int, optimizer: str) -> Case:
     start = {name: np.repeat(w[np.newaxis], len(rates), 0) for name, w in (("q", w_q), ("k", w_k))}
     step = race_models.Lookup(rates, scale, tuple(batches), optimizer)
     return Case(
-        f"lookup, {'Adam' if optimizer == 'adam' else 'SGD'}, d_k = {d_k}",
-        1e-9,
+        f"lookup, {'Adam' if optimizer == 'adam' else 'SGD'}, d_k = {d_k}, {dtype}",
+        1e-9 if dtype == "float64" else 2e-2,
         {"ours": ours, **race_models.contestants(step, start, finish=race_models.product)},
     )
 
@@ -127,9 +130,9 @@ def recurrent_case(reader: str, d_k: int, dtype: str) -> Case:
 
 def cases() -> Iterator[Case]:
     """Yield the races."""
-    for optimizer in ("sgd", "adam"):
+    for dtype, optimizer in itertools.product(("float64", "float32"), ("sgd", "adam")):
         for d_k in (16, 64, 256, 1024):
-            yield lookup_case(d_k, optimizer)
+            yield lookup_case(d_k, optimizer, dtype)
     for reader, d_k in (("fixed", 64), ("scaled_dot", 64), ("scaled_dot", 1024)):
         yield recurrent_case(reader, d_k, "float64")
     for d_k in (64, 256, 1024):
