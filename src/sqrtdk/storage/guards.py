@@ -3,8 +3,10 @@
 import hashlib
 import os
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
+from sqrtdk.storage import checked
 from sqrtdk.storage.atomic import write_atomically
 from sqrtdk.storage.tables import TableError
 
@@ -51,7 +53,11 @@ def changed(folder: Path) -> list[Path]:
     """Return the files below a folder that `write_with_checksum` wrote and were changed since."""
     guards = sorted(folder.rglob(".*.sha256"))
     files = (guard.with_name(guard.name[1 : -len(".sha256")]) for guard in guards)
-    return [path for path in files if is_changed(path)]
+    return [
+        path
+        for path in files
+        if not checked.holds([path, _guard(path)], partial(_is_unchanged, path))
+    ]
 
 
 def refuse_changed(path: Path) -> None:
@@ -77,6 +83,10 @@ def is_changed(path: Path) -> bool:
         # A file that cannot be read any more counts as changed.
         return True
     return found.encode() != guard.strip()
+
+
+def _is_unchanged(path: Path) -> bool:
+    return not is_changed(path)
 
 
 def _guard(path: Path) -> Path:

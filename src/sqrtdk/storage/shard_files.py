@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import cast
 
 from sqrtdk.schema import Column, Slab
-from sqrtdk.storage import machine
+from sqrtdk.storage import checked, machine
 from sqrtdk.storage.atomic import write_atomically
 from sqrtdk.storage.tables import Row, TableError, text
 
@@ -64,7 +64,7 @@ def read_slab(path: Path) -> Slab | None:
 
 def is_valid_shard(path: Path) -> bool:
     """Return whether a shard is complete and unchanged."""
-    return path.is_file() and _sealed_body(path) is not None
+    return path.is_file() and checked.holds([path], lambda: _sealed_body(path) is not None)
 
 
 def usable_path(path: Path) -> Path:
@@ -91,7 +91,7 @@ def first_name(path: Path) -> str:
 
 def _sealed_body(path: Path) -> bytes | None:
     """Return a shard without its seal, or None if the seal is broken."""
-    # As bytes, because every start of a run checks every shard.
+    # As bytes, because the start of a run checks every new shard.
     body, _, seal = path.read_bytes().rpartition(b"# rows=")
     _, sign, where = seal.removesuffix(b"\n").partition(MEASURED_ON.encode())
     digest = hashlib.sha256(body + where).hexdigest()

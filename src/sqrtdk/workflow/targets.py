@@ -15,7 +15,7 @@ from sqrtdk.experiments.base import Table
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.jobs import exact_curves, merge
 from sqrtdk.schema import Document, Settings
-from sqrtdk.storage import atomic, code_digest, guards, job_files, shard_files
+from sqrtdk.storage import atomic, checked, code_digest, guards, job_files, shard_files
 from sqrtdk.storage.job_files import EXACT
 from sqrtdk.system import disk, memory, stdio
 from sqrtdk.system.errors import UserError
@@ -54,20 +54,22 @@ class Workflow:
                 raise errors.ConfigError("'' is an empty word; allowed: targets and options")
             if found := wrong_value(arguments):
                 raise errors.ConfigError(found)
-            recovery.unmark_finished(SHARDS)
-            minutes = job_minutes(values, files, arguments, here=here)
-            self.run = compose(values, files, arguments, here=here)
-            for note in self.run.notes:
-                stdio.warn(note)
-            self.plans = {
-                name: merge.plan_of(self.run, name, SHARDS / name) for name in self.run.settings
-            }
-            self.exact = {
-                name: exact_shards(name, settings) for name, settings in self.run.settings.items()
-            }
-            self.name = self.run.name
-            self.folder = RESULTS / self.name
-            self._changed = self._check_what_is_there(files)
+            with checked.remembered(STATE / "checked.json"):
+                recovery.unmark_finished(SHARDS)
+                minutes = job_minutes(values, files, arguments, here=here)
+                self.run = compose(values, files, arguments, here=here)
+                for note in self.run.notes:
+                    stdio.warn(note)
+                self.plans = {
+                    name: merge.plan_of(self.run, name, SHARDS / name) for name in self.run.settings
+                }
+                self.exact = {
+                    name: exact_shards(name, settings)
+                    for name, settings in self.run.settings.items()
+                }
+                self.name = self.run.name
+                self.folder = RESULTS / self.name
+                self._changed = self._check_what_is_there(files)
         except UserError as error:
             # Not WorkflowError, because Snakemake would add lines about its own files.
             sys.exit(f"sqrtdk: {error}")
