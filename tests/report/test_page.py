@@ -906,7 +906,7 @@ def test_a_block_has_the_distances_that_its_sources_have_and_only_some_of_many(
 ) -> None:
     settings, _ = lookups()
     settings["length"] = [2, 4, 16]
-    del settings["log_every"], settings["check_every"], settings["training_dtype"]
+    del settings["log_every"], settings["check_every"]
     rows: list[dict[str, Any]] = []
     for length, reader, stage in itertools.product(
         (2, 4, 16), ("fixed", "dot"), ("initial", "trained")
