@@ -144,8 +144,30 @@ def test_a_rule_of_the_same_name_in_an_old_shard_is_not_the_grids(tmp_path: Path
     both = [row() | {"scaling": name} for name in ("a", "b")]
     shard_files.write_shard(path, slab, both, COLUMNS)
     settings = {"d_k": [2], "scaling": {"a": {"value": 1}, "b": {"value": 3}}}
-    found = merge.rows_of(path, slab, settings, COLUMNS)
-    assert [fields[1] for fields in found] == ["a"]
+    found = merge.cells_of(path, slab, settings, COLUMNS)
+    assert [fields[1] for fields, _ in found] == ["a"]
+
+
+@pytest.mark.parametrize("name", ["plain", 'a,b "c"', "größe"])
+def test_lines_are_taken_as_they_are_only_where_no_field_is_quoted(
+    tmp_path: Path, name: str
+) -> None:
+    path, slab = tmp_path / "shard.csv", {"d_k": 16, "scaling": {name: {}}, "seeds": [0, 1]}
+    shard_files.write_shard(path, slab, [row() | {"scaling": name}], COLUMNS)
+    assert (shard_files.read_lines(path, COLUMNS) is None) is (name != "plain")
+    [(fields, line)] = merge.cells_of(path, slab, {"scaling": {name: {}}}, COLUMNS)
+    assert fields[:2] == shard_files.read_shard(path, COLUMNS)[0][:2]
+    # What the table's own writer makes of the row.
+    assert line == tables.text([row() | {"scaling": name}], COLUMNS).split("\n", 1)[1]
+
+
+def test_lines_of_a_damaged_shard_and_of_another_schema_are_refused(tmp_path: Path) -> None:
+    path = sealed(tmp_path)
+    with pytest.raises(tables.TableError, match="columns of another version"):
+        shard_files.read_lines(path, COLUMNS[:-1])
+    path.write_text(path.read_text("utf-8").replace("0.", "1.", 1), encoding="utf-8")
+    with pytest.raises(tables.TableError, match=r"shard\.csv is damaged"):
+        shard_files.read_lines(path, COLUMNS)
 
 
 def test_shards_that_disagree_about_a_cell_are_refused() -> None:

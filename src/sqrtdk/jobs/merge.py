@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from sqrtdk.config import resolve
 from sqrtdk.config import run as config_run
@@ -18,6 +18,9 @@ from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.schema import Column, Settings, Slab
 from sqrtdk.storage import code_digest, guards, planning, shard_files, tables
 from sqrtdk.system import command_line
+
+Cell: TypeAlias = tuple[list[str], str]
+"""A row as text: its fields, at least those of the axes, and its line."""
 
 QUOTED = re.compile(r'["\r\n]')
 """Signs of a field that needs quotes, besides the comma."""
@@ -37,11 +40,12 @@ def merged(
         parts.setdefault(tuple(_value(slab, name) for name in fixed), []).append(shard)
     yield _line([column.name for column in columns])
     for part in sorted(parts):
-        rows = (
-            row for shard in parts[part] for row in rows_of(shard, shards[shard], settings, columns)
+        cells = (
+            cell
+            for shard in parts[part]
+            for cell in cells_of(shard, shards[shard], settings, columns)
         )
-        _, *lines = merge(rows, columns)
-        yield "".join(lines)
+        yield "".join(_sorted(cells, columns))
 
 
 def _fixed_axes(slabs: Iterable[Slab], columns: Sequence[Column]) -> list[str]:
@@ -69,16 +73,19 @@ def merge(rows: Iterable[list[str]], columns: Sequence[Column]) -> Iterator[str]
 
     Raises TableError if two shards disagree about a cell.
     """
+    yield _line([column.name for column in columns])
+    yield from _sorted(((row, _line(row)) for row in rows), columns)
+
+
+def _sorted(cells: Iterable[Cell], columns: Sequence[Column]) -> Iterator[str]:
     # Sort values, not text: 16 comes after 2.
     axes = [(place, column.read) for place, column in enumerate(columns) if column.axis]
     # Keep lines, not rows: those of a long sweep are all in memory, and a line takes a fifth.
     found: dict[tuple[Any, ...], str] = {}
-    for row in rows:
-        cell = tuple([read(row[place]) for place, read in axes])
-        line = _line(row)
+    for fields, line in cells:
+        cell = tuple([read(fields[place]) for place, read in axes])
         if found.setdefault(cell, line) != line:
             raise tables.TableError(f"two shards disagree about the cell {cell}")
-    yield _line([column.name for column in columns])
     for cell in sorted(found):
         yield found[cell]
 
@@ -106,10 +113,8 @@ def plan_of(run: config_run.Run, experiment: str, folder: Path) -> planning.Plan
     )
 
 
-def rows_of(
-    shard: Path, slab: Slab, settings: Settings, columns: Sequence[Column]
-) -> list[list[str]]:
-    """Return the rows of a shard that are cells of the grid."""
+def cells_of(shard: Path, slab: Slab, settings: Settings, columns: Sequence[Column]) -> list[Cell]:
+    """Return the cells of the grid that a shard has."""
     wanted = {
         name: {str(value) for value in values}
         for name, values in settings.items()
@@ -121,15 +126,18 @@ def rows_of(
         wanted["scaling"] = {
             name for name, rule in slab["scaling"].items() if rules.get(name) == rule
         }
-    axes = [
-        (place, wanted[column.name])
-        for place, column in enumerate(columns)
-        if column.axis and column.name in wanted
-    ]
-    rows = shard_files.read_shard(shard, columns)
-    for place, values in axes:
-        rows = [row for row in rows if row[place] in values]
-    return rows
+    lines = shard_files.read_lines(shard, columns)
+    if lines is None:
+        cells = [(row, _line(row)) for row in shard_files.read_shard(shard, columns)]
+    else:
+        # Only as far as the axes go, which come first: most of a line is metrics.
+        last = max(place for place, column in enumerate(columns) if column.axis)
+        cells = [(line.split(",", last + 1), f"{line}\n") for line in lines]
+    for place, column in enumerate(columns):
+        if column.axis and column.name in wanted:
+            values = wanted[column.name]
+            cells = [cell for cell in cells if cell[0][place] in values]
+    return cells
 
 
 def main() -> None:
