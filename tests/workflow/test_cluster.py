@@ -312,6 +312,9 @@ def test_why_the_batch_system_has_ended_a_job_is_said(tmp_path: Path) -> None:
     own.write_text("measuring\n")
     late = failed_job(2, own) | {"rule_msg": "SLURM status is: 'TIMEOUT'. "}
     assert f"failed: SLURM status is: 'TIMEOUT'; {own} says:" in handler.failure(late)
+    # What Snakemake itself says of a job that has failed on a cluster.
+    plain = failed_job(3, own) | {"rule_msg": "For further error details see the log."}
+    assert f"a.csv failed; {own} says:" in handler.failure(plain)
     lines = handler.failures()
     assert "a.csv: sbatch failed: too much memory" in lines
     assert "a.csv: SLURM status is: 'TIMEOUT'" in lines

@@ -12,6 +12,9 @@ MOST_LINES = 40
 CELLS_FAILED = re.compile(r"sqrtdk: (\d+) of \d+ cells failed:")
 """The first line of the list of failed cells by `cells.rows`."""
 
+REST = re.compile("sbatch call:|Detailed failure reason unavailable|For further error details see")
+"""Where what a batch system says of a job ends, and advice or its own command begins."""
+
 
 def log_of(event: Document) -> list[str]:
     """Return the end of a failed job's log: the cells that it names, or its last lines."""
@@ -37,9 +40,7 @@ def batch_system_says(event: Document) -> str:
     'SLURM sbatch failed: no such node'
     """
     text = " ".join((event.get("rule_msg") or "").split())
-    for rest in (" sbatch call:", " Detailed failure reason unavailable"):
-        text = text.partition(rest)[0]
-    return text.rstrip(".")
+    return REST.split(text)[0].rstrip(". ")
 
 
 def own_logs(event: Document) -> list[str]:
