@@ -292,6 +292,29 @@ def test_blocks_of_a_table_end_between_groups_and_lose_nothing(tmp_path: Path) -
     assert "".join(again) == path.read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("name", ["off", 'a,b "c"', "größe"])
+@pytest.mark.parametrize("share", [0.25, math.nan])
+def test_numbers_are_read_to_the_bit_from_lines_and_from_quoted_fields(
+    tmp_path: Path, name: str, share: float
+) -> None:
+    drawn = np.random.default_rng(0).random(50)
+    weights = [*(drawn * 10.0 ** np.arange(-300, 200, 10)).tolist(), 5e-324, 0.1 + 0.2, 1e308, -0.0]
+    rows: list[tables.Row] = [
+        row(d_k, weight=weight, share=share) | {"scaling": "off" if d_k < 9 else name}
+        for d_k, weight in enumerate(weights)
+    ]
+    path = tmp_path / "runs.csv"
+    guards.write_with_checksum(path, tables.text(rows, COLUMNS))
+    found = list(blocks.read(path, COLUMNS, rows=20))
+    read = {x.name: [value for block in found for value in block[x.name]] for x in COLUMNS}
+    assert read["weight"] == weights
+    assert math.copysign(1, read["weight"][-1]) == -1
+    assert read["scaling"] == [one["scaling"] for one in rows]
+    assert read["d_k"] == list(range(len(weights)))
+    assert np.array_equal(read["share"], [share] * len(weights), equal_nan=True)
+    assert {type(value) for values in read.values() for value in values} == {int, float, str}
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
