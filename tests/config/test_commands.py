@@ -30,7 +30,7 @@ from sqrtdk.workflow.request import compose
 
 RULE = "rules that are one factor of d_k and n_k"
 
-TAKERS = "precision, training, initialisation and extrapolation"
+TAKERS = "precision, training and initialisation"
 """The experiments of the smoke grid that take such rules only."""
 DECIMAL = "numbers in decimal digits without leading zeros"
 

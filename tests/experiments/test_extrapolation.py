@@ -10,10 +10,13 @@ from conftest import ROOT
 
 from campaigns import verdicts_remedies, verdicts_trained
 from sqrtdk.claims import verdicts
+from sqrtdk.core import scale_rules
+from sqrtdk.core.attention import attention
 from sqrtdk.experiments import cells
 from sqrtdk.experiments.extrapolation import claims, lengths, measure
 from sqrtdk.experiments.training import lookup, loop
 from sqrtdk.storage import tables
+from sqrtdk.system.errors import UserError
 
 RULES = {
     "on": {"rule": "power", "exponent": 0.5},
@@ -52,6 +55,44 @@ def test_a_rule_has_the_factor_of_the_keys_asked() -> None:
     # A learned multiplier has moved, and is the same at every number of keys.
     assert by["log_n", 70] / by["log_n", 7] == pytest.approx(math.log(70) / math.log(7))
     assert by["on", 7] != found["on", 7]
+
+
+OTHERS = {
+    "ngpt": {"rule": "ngpt", "s_qk": 1},
+    "soft_cap": {"rule": "soft_cap", "cap": 1.5, "exponent": 0.5},
+    "qk_clip": {"rule": "qk_clip", "limit": 0.5, "exponent": 0.5},
+    "softmax1": {"rule": "sink", "logit": 0, "exponent": 0.5},
+}
+
+
+def test_rules_that_are_not_a_factor_have_the_weights_of_their_definition() -> None:
+    at = {"n_asked": [70], "multiplier": ["fixed"], "learning_rate": [0.01], "seeds": [0, 1]}
+    # Without a step, a head is its projections; QK-clip changes them only after one.
+    found = {row["scaling"]: row for row in rows(**at, steps=0, scaling=RULES | OTHERS)}
+    slab: Any = SLAB
+    asked, (w_q, w_k) = measure.draw(slab, 0, 70), measure.training.projections(slab, 0)
+    for name, entry in OTHERS.items():
+        rule = scale_rules.rule(
+            {"rule": "power", "exponent": 0.5} if name == "qk_clip" else entry, d_k=11, n_k=70
+        )
+        weights = []
+        for i, targets in enumerate(asked.targets):
+            library = asked.at(i)
+            q, k = library.queries @ w_q, library.items @ w_k
+            p = attention(q, k, library[1], scale=rule).weights
+            weights += [p[row, target] for row, target in enumerate(targets)]
+        assert found[name]["match_weight"] == pytest.approx(np.mean(weights), rel=1e-9), name
+    # A clip of 0.5 keeps later logits small, and so the weight on the match.
+    trained = {row["scaling"]: row for row in rows(**at, scaling=RULES | OTHERS, steps=30)}
+    assert trained["qk_clip"]["match_weight"] < 0.5 * float(trained["on"]["match_weight"])
+    alone = rows(**at, scaling={"softmax1": OTHERS["softmax1"]}, steps=30)
+    assert alone == [trained["softmax1"]]
+
+
+def test_a_rule_that_no_head_is_trained_with_is_refused() -> None:
+    settings: Any = {"scaling": {"mine": {"rule": "key_norm_sum"}} | OTHERS}
+    with pytest.raises(UserError, match="scaling: mine has the rule key_norm_sum; allowed in"):
+        measure.refuse(settings)
 
 
 def test_training_is_that_of_the_experiment_training() -> None:

@@ -11,7 +11,7 @@ from experiments.test_lookup import batches, projections
 from oracles import D_K, assert_is_gradient
 
 from sqrtdk.claims import verdicts
-from sqrtdk.core.attention import Scale, attention, project
+from sqrtdk.core.attention import Factor, Scale, WithSink, attention, project
 from sqrtdk.core.gradients import gradients, projection_gradients
 from sqrtdk.core.scale_rules import QKNorm, SoftCap
 from sqrtdk.experiments import cells
@@ -32,10 +32,14 @@ from sqrtdk.stats.series import WholeTable
 from sqrtdk.storage import tables
 
 Arrays = tuple[np.ndarray, np.ndarray]
-NORM, CAP, PLAIN = (
+NORM, CAP, PLAIN, SINK = (
     Remedy(normalized=True, learned=True, multiplier=3.0),
     Remedy(learned=True, cap=2.0),
     Remedy(learned=True, exponent=0.5),
+    Remedy(learned=True, exponent=0.5, sink=0.7),
+)
+FORMULAS = pytest.mark.parametrize(
+    "remedy", [NORM, CAP, PLAIN, SINK], ids=["qk_norm", "soft_cap", "factor", "sink"]
 )
 
 
@@ -43,6 +47,8 @@ def rule_of(remedy: Remedy, scale: float) -> Scale:
     """The remedy's logits by the scale rules, which share no code with it."""
     if remedy.normalized:
         return QKNorm(scale)
+    if remedy.sink is not None:
+        return WithSink(Factor(scale), remedy.sink)
     return SoftCap(scale, remedy.cap) if math.isfinite(remedy.cap) else scale
 
 
@@ -65,12 +71,13 @@ def head_of(remedy: Remedy, *, rate: float = 0.03) -> Head:
 
 
 def gradient_of(head: Head, batch: Batch) -> tuple[np.ndarray, np.ndarray, float]:
-    found = model.backward(batch, model.forward(batch, head.products(), head.scale, head.cap))
+    made = model.forward(batch, head.products(), head.scale, head.cap)
+    found = model.backward(batch, made, head.sink)
     by_q, by_k = head.d_projections(found)
     return by_q[0], by_k[0], float(found.log_scale[0, 0, 0])
 
 
-@pytest.mark.parametrize("remedy", [NORM, CAP, PLAIN], ids=["qk_norm", "soft_cap", "factor"])
+@FORMULAS
 def test_gradients_are_those_of_the_explicit_route_and_finite_differences(remedy: Remedy) -> None:
     batch, (w_q, w_k) = batches(1).at(0), projections()
     scale = remedy.factor(D_K)
@@ -86,7 +93,7 @@ def test_gradients_are_those_of_the_explicit_route_and_finite_differences(remedy
     assert_is_gradient(np.array([by_scale]), loss, np.zeros(1))
 
 
-@pytest.mark.parametrize("remedy", [NORM, CAP, PLAIN], ids=["qk_norm", "soft_cap", "factor"])
+@FORMULAS
 def test_gradients_are_those_of_autograd(remedy: Remedy) -> None:
     torch = pytest.importorskip("torch", reason="the optional extra `oracle` is not installed")
     batch = batches(1).at(0)
@@ -99,6 +106,9 @@ def test_gradients_are_those_of_autograd(remedy: Remedy) -> None:
     logits = remedy.factor(D_K) * torch.exp(log_scale) * q @ k.T
     if math.isfinite(remedy.cap):
         logits = remedy.cap * torch.tanh(logits / remedy.cap)
+    if remedy.sink is not None:
+        sink = torch.full((len(logits), 1), remedy.sink, dtype=torch.float64)
+        logits, values = torch.cat([logits, sink], -1), torch.cat([values, 0 * values[:1]])
     error = torch.softmax(logits, -1) @ values - values[targets]
     ((error**2).sum(-1).mean() / 2).backward()
     found = gradient_of(head_of(remedy), batch)

@@ -75,7 +75,10 @@ def _figure(experiment: str, stem: str) -> str:
     # A heading of the stem alone: its anchor is the same wherever Markdown is shown.
     picture = f"![{escape(caption.title)}](figures/{stem}.png)"
     text = " ".join(map(escape, caption.paragraphs))
-    return "\n\n".join([f"### {stem}", picture, f"**{escape(caption.title)}.** {text}".rstrip()])
+    end = "" if caption.title.endswith(("?", "!")) else "."
+    return "\n\n".join(
+        [f"### {stem}", picture, f"**{escape(caption.title)}{end}** {text}".rstrip()]
+    )
 
 
 def _source(folder: Path) -> str:

@@ -7,7 +7,8 @@ import pandas as pd
 
 from sqrtdk.claims.claim import Claim
 from sqrtdk.claims.findings import SELECTS, Finding
-from sqrtdk.schema import Settings
+from sqrtdk.core import scale_rules
+from sqrtdk.schema import Entry, Settings
 from sqrtdk.stats.decisions import all_known, beyond
 from sqrtdk.stats.intervals import MissingError
 from sqrtdk.stats.seed_columns import estimate_of
@@ -85,9 +86,15 @@ def _fixed_scaled(settings: Settings, table: pd.DataFrame) -> list[WholeTable]:
 
 
 def _growing(settings: Settings, table: pd.DataFrame) -> list[WholeTable]:
-    name = scaled_rule(settings["scaling"])
-    rows = table[(table["scaling"] != name) & (table["scale"].notna())]
+    grows = [other for other, entry in settings["scaling"].items() if _grows(entry)]
+    rows = table[table["scaling"].isin(grows) & (table["scale"].notna())]
     return _parts(rows, settings, labels=["scaling", "multiplier"])
+
+
+def _grows(entry: Entry) -> bool:
+    """Return whether a rule is one factor that depends on the number of keys."""
+    few, many = (scale_rules.factor(entry, d_k=64, n_k=n_k) for n_k in (16, 4096))
+    return few is not None and many is not None and many > few
 
 
 def _parts(table: pd.DataFrame, settings: Settings, labels: list[str]) -> list[WholeTable]:

@@ -9,7 +9,6 @@ EXPERIMENT = Experiment(
     title="A head trained at few keys and asked at many, with scales that grow with their number.",
     row="One row per cell.",
     measure=measure,
-    scalar_scale_only=True,
     research=True,
     tables=(
         Table(

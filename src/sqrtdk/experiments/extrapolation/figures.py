@@ -1,5 +1,6 @@
 """Draw the figure of length: weight on the match, loss, entropy and accuracy against n."""
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -37,9 +38,9 @@ def of_one_size(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def looks_of(table: pd.DataFrame) -> dict[str, Look]:
-    """Return the look of every rule; none has a blue that is close to that of 1/√d_k."""
+    """Return the look of every rule; the blue that is close to that of 1/√d_k comes last."""
     found = style.looks(table["scaling"])
-    colors = (color for color in style.CYCLE if color != NEAR_ON)
+    colors = itertools.cycle([*(x for x in style.CYCLE if x != NEAR_ON), NEAR_ON])
     return {
         name: look if name in style.FIXED else replace(look, color=next(colors))
         for name, look in found.items()

@@ -15,18 +15,20 @@ import numpy as np
 
 from sqrtdk import schema
 from sqrtdk.core import random_streams, scale_rules
-from sqrtdk.core.attention import softmax
+from sqrtdk.core.attention import Factor, sink_of, with_sink, without_sink
 from sqrtdk.core.metrics import row_metrics
+from sqrtdk.core.qk_clip import QKClip
 from sqrtdk.core.random_streams import Purpose
 from sqrtdk.core.shapes import Floats
 from sqrtdk.experiments.cells import Cell, seed_cells
 from sqrtdk.experiments.remedies import model
-from sqrtdk.experiments.remedies.model import Head, Remedy
+from sqrtdk.experiments.remedies.model import Head, Products, Remedy
 from sqrtdk.experiments.training import lookup
 from sqrtdk.experiments.training import measure as training
 from sqrtdk.experiments.training.lookup import Batch
 from sqrtdk.schema import Column, Key
 from sqrtdk.storage.tables import Row
+from sqrtdk.system.errors import UserError
 
 MOST_ASKED = 64
 """Maximum queries of a library: more would cost more and be less independent."""
@@ -70,7 +72,10 @@ _DIVERGED = "Empty if the run has diverged."
 COLUMNS: tuple[Column, ...] = (
     *(schema.axis_column(key) for key in (*AXES, N_ASKED)),
     Column(
-        "scale", f"Factor that multiplies the scores at n_asked keys. {_DIVERGED}", optional=True
+        "scale",
+        "Factor that multiplies the scores at n_asked keys, with qk_norm and ngpt the cosines. "
+        f"{_DIVERGED}",
+        optional=True,
     ),
     Column(
         "held_out_loss",
@@ -159,60 +164,89 @@ def measure(slab: Slab, seed: int, variants: Sequence[Variant]) -> list[list[Row
     """Return the rows of several runs of one seed, one for each number of keys asked."""
     batches = training.draw_batches(slab, seed, "", slab["steps"])
     w_q, w_k = training.projections(slab, seed)
-    remedies = [
-        Remedy(
-            multiplier=_factor(slab, variant, slab["n_k"]),
-            learned=variant.multiplier == "learned",
-        )
-        for variant in variants
-    ]
-    rates = np.array([variant.learning_rate for variant in variants])[:, np.newaxis, np.newaxis]
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        head = Head(w_q, w_k, remedies, rate=rates)
-        for step in range(slab["steps"]):
-            model.learn(head, head.products(), batches.at(step))
-        products, learned = head.products().product, np.exp(head.log_scale)[:, 0, 0]
-        rows: list[list[Row]] = [[] for _ in variants]
-        for n_asked in slab["n_asked"]:
-            held_out = draw(slab, seed, n_asked)
-            best = _best(held_out, slab["noise_sd"])
-            for place, variant in enumerate(variants):
-                scale = float(learned[place]) * _factor(slab, variant, n_asked)
-                found = ask(held_out, products[place], scale)
-                rows[place].append({"n_asked": n_asked} | found | best)
-    return rows
+    held_out = {n_asked: draw(slab, seed, n_asked) for n_asked in slab["n_asked"]}
+    best = {n_asked: _best(one, slab["noise_sd"]) for n_asked, one in held_out.items()}
+    rows: dict[int, list[Row]] = {place: [] for place in range(len(variants))}
+    at_start = [_remedy(slab, variant, slab["n_k"]) for variant in variants]
+    order = sorted(rows, key=lambda place: at_start[place].family)
+    for _, group in itertools.groupby(order, key=lambda place: at_start[place].family):
+        places = list(group)
+        rates = [variants[place].learning_rate for place in places]
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            head = Head(
+                w_q,
+                w_k,
+                [at_start[place] for place in places],
+                rate=np.array(rates)[:, np.newaxis, np.newaxis],
+            )
+            for step in range(slab["steps"]):
+                model.learn(head, head.products(), batches.at(step))
+            products, learned = head.products(), np.exp(head.log_scale)[:, 0, 0]
+            for n_asked in slab["n_asked"]:
+                for run, place in enumerate(places):
+                    remedy = _remedy(slab, variants[place], n_asked)
+                    own = products.beside(slice(run, run + 1))
+                    found = ask(held_out[n_asked], own, float(learned[run]), remedy)
+                    rows[place].append({"n_asked": n_asked} | found | best[n_asked])
+    return list(rows.values())
 
 
-def _factor(slab: Slab, variant: Variant, n_k: int) -> float:
-    """Return the factor of a run's scale rule at a number of keys. Raises ValueError."""
-    found = scale_rules.factor(slab["scaling"][variant.scaling], d_k=slab["d_k"], n_k=n_k)
-    if found is None:
-        raise ValueError(f"{variant.scaling} is not one factor of d_k and n_k")
-    return found
+def refuse(settings: Settings) -> None:
+    """Raise UserError for a scale rule that is neither one factor nor one of `RULES`."""
+    for name, entry in settings["scaling"].items():
+        if not scale_rules.is_factor(entry) and entry["rule"] not in RULES:
+            raise UserError(
+                f"scaling: {name} has the rule {entry['rule']}; allowed in extrapolation: one "
+                f"factor of d_k and n_k, {', '.join(RULES)}"
+            )
 
 
-def ask(held_out: Batch, product: Floats, scale: float) -> Row:
-    """Measure one run on held-out queries."""
-    scores = lookup.scores(held_out, product)
-    if not (np.all(np.isfinite(scores)) and math.isfinite(scale)):
+RULES = ("qk_norm", "ngpt", "soft_cap", "qk_clip", "sink")
+"""Rules that are not one factor: they do not depend on the number of keys."""
+
+
+def _remedy(slab: Slab, variant: Variant, n_k: int) -> Remedy:
+    """Return how a run differs from plain Adam, with the scale of its rule at a number of keys."""
+    rule = scale_rules.rule(slab["scaling"][variant.scaling], d_k=slab["d_k"], n_k=n_k)
+    sink, inner, is_learned = sink_of(rule), without_sink(rule), variant.multiplier == "learned"
+    if isinstance(inner, scale_rules.QKNorm):
+        return Remedy(normalized=True, multiplier=inner.scale, learned=is_learned)
+    if isinstance(inner, QKClip):
+        return Remedy(multiplier=inner.factor, qk_clip=inner.limit, learned=is_learned)
+    if isinstance(inner, scale_rules.SoftCap):
+        return Remedy(multiplier=inner.factor, cap=inner.cap, learned=is_learned)
+    if isinstance(inner, Factor):
+        return Remedy(multiplier=inner.value, sink=sink, learned=is_learned)
+    raise ValueError(f"{variant.scaling} is not a rule of this experiment")
+
+
+def ask(held_out: Batch, products: Products, learned: float, remedy: Remedy) -> Row:
+    """Measure one run on held-out queries, with the scale of a remedy and a learned multiplier."""
+    scale = learned * remedy.multiplier
+    one, capped = np.ones((1, 1, 1, 1)), math.isfinite(remedy.cap)
+    made = model.forward(held_out, products, scale * one, remedy.cap * one if capped else None)
+    logits = made.logits[0]
+    if not (np.all(np.isfinite(logits)) and math.isfinite(scale)):
         names = ("scale", "held_out_loss", "match_weight", "entropy_nats", "accuracy")
         lost: Row = dict.fromkeys(names, math.nan)
         return lost | {"diverged": 1.0}
-    logits = scale * scores
-    loss, weight, accuracy = _measured(held_out, logits)
+    loss, weight, accuracy = _measured(held_out, logits, remedy.sink)
+    all_logits = logits if remedy.sink is None else with_sink(logits, remedy.sink)
     return {
         "scale": scale,
         "held_out_loss": loss,
         "match_weight": weight,
-        "entropy_nats": float(np.mean(row_metrics(logits).entropy_nats)),
+        "entropy_nats": float(np.mean(row_metrics(all_logits).entropy_nats)),
         "accuracy": accuracy,
         "diverged": 0.0,
     }
 
 
-def _measured(held_out: Batch, logits: Floats) -> tuple[float, float, float]:
+def _measured(
+    held_out: Batch, logits: Floats, sink: float | None = None
+) -> tuple[float, float, float]:
     """Return the mean loss, the mean weight on the match and the accuracy of logits."""
-    weights = softmax(logits)
+    weights = model.weights_of(logits, sink)
     at = held_out.targets[..., np.newaxis]
     wanted = np.take_along_axis(held_out.values, at, axis=-2)
     error = weights @ held_out.values - wanted

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqrtdk.core.adam import AdamState
-from sqrtdk.core.attention import softmax
+from sqrtdk.core.attention import softmax, with_sink
 from sqrtdk.core.metrics import row_metrics
 from sqrtdk.core.shapes import Float, Floats
 from sqrtdk.experiments.training import lookup
@@ -37,6 +37,7 @@ class Remedy:
     which the rate rises linearly, `decay` AdamW's weight decay (Loshchilov and Hutter 2019) and
     `clip` the largest norm of the gradient (Pascanu et al. 2013). After a step whose batch had a
     logit above `qk_clip`, W_q and W_k are scaled so that it would have had that one (Kimi K2).
+    `sink` is the logit of one more key, whose value is 0; None for none.
     """
 
     exponent: float = 0.0
@@ -48,15 +49,21 @@ class Remedy:
     decay: float = 0.0
     clip: float = math.inf
     qk_clip: float = math.inf
+    sink: float | None = None
 
     def factor(self, d_k: int) -> float:
         """Return the factor at initialisation."""
         return self.multiplier * math.pow(d_k, -self.exponent)
 
     @property
-    def family(self) -> tuple[bool, bool]:
-        """Return what runs that are trained together have in common: the formula of the logits."""
-        return self.normalized, math.isfinite(self.cap)
+    def family(self) -> tuple[bool, bool, float]:
+        """Return what runs that are trained together have in common: the formula of the weights."""
+        # The weight of a sink of logit -inf is 0; unlike None, it can be sorted.
+        return (
+            self.normalized,
+            math.isfinite(self.cap),
+            -math.inf if self.sink is None else self.sink,
+        )
 
 
 REMEDIES = {
@@ -114,7 +121,8 @@ class Head:
         families = {remedy.family for remedy in remedies}
         if len(families) != 1:
             raise ValueError("runs of several families cannot be trained together")
-        ((self.normalized, capped),) = families
+        ((self.normalized, capped, _),) = families
+        self.sink = remedies[0].sink
         shape = (len(remedies), *w_q.shape[-2:])
         self.w_q, self.w_k = (np.array(np.broadcast_to(w, shape), order="C") for w in (w_q, w_k))
         self.rate = rate
@@ -213,6 +221,17 @@ def forward(batch: Batch, products: Products, scale: Floats, cap: Floats | None 
     return Forward(cap * bent, linear, factor, 1.0 - bent * bent, square_q, square_k)
 
 
+def _d_logits(logits: Floats, batch: Batch, sink: float | None) -> Floats:
+    """Return the gradient of the loss with respect to the logits of the items."""
+    if sink is None:
+        return lookup.loss_d_logits(softmax(logits), batch, "values")
+    # A sink is one more item, whose value is 0.
+    nothing = np.zeros_like(batch.values[..., :1, :])
+    more = batch._replace(values=np.concatenate([batch.values, nothing], axis=-2))
+    found = lookup.loss_d_logits(softmax(with_sink(logits, sink)), more, "values")
+    return np.asarray(found[..., :-1])
+
+
 def squares(
     rows: Float[Floats, "*batch n d_model"], gram: Float[Floats, "*runs d_model d_model"]
 ) -> Floats:
@@ -221,9 +240,17 @@ def squares(
     return found
 
 
-def backward(batch: Batch, made: Forward) -> Gradient:
+def weights_of(logits: Floats, sink: float | None = None) -> Floats:
+    """Return the weights on the items, which with a sink sum to less than 1."""
+    if sink is None:
+        return softmax(logits)
+    found: Floats = softmax(with_sink(logits, sink))[..., :-1]
+    return found
+
+
+def backward(batch: Batch, made: Forward, sink: float | None = None) -> Gradient:
     """Return the gradient of the batch's mean loss, half the squared distance to the value."""
-    d_linear = lookup.loss_d_logits(softmax(made.logits), batch, "values") * made.slope
+    d_linear = made.slope * _d_logits(made.logits, batch, sink)
     flow = d_linear * made.linear
     queries_t, items_t = (np.swapaxes(x, -1, -2) for x in (batch.queries, batch.items))
     product = queries_t @ ((d_linear * made.factor) @ batch.items)
@@ -278,7 +305,7 @@ def learn(head: Head, products: Products, batch: Batch) -> Floats:
     """Take one step of training, and return the largest logit [n_runs] of the batch."""
     made = forward(batch, products, head.scale, head.cap)
     largest: Floats = np.max(made.logits, axis=(-2, -1))
-    head.step(backward(batch, made), largest[:, np.newaxis, np.newaxis])
+    head.step(backward(batch, made, head.sink), largest[:, np.newaxis, np.newaxis])
     return largest
 
 
