@@ -1,8 +1,6 @@
 """The smoke run as an unknown user id has it: no home that it can write to, and no network.
 
 One run serves twice: it is the session's finished smoke run, and it shows that one like this works.
-Its jobs are forks (see `warm`) of a process of the same user; those of the small run before it are
-processes of their own.
 """
 
 import os
@@ -11,7 +9,6 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,7 +28,8 @@ NOT_COPIED = shutil.ignore_patterns(
     ".cache",
     ".snakemake",
     "results",
-    "__pycache__",
+    # What is compiled of the project has the times of its files, so Python need not do it again.
+    "*-pytest-*.pyc",
     ".*_cache",
     ".hypothesis",
 )
@@ -116,28 +114,6 @@ def copy_compiled(site: Path) -> None:
     subprocess.run(copy, cwd=own, input=listed, check=True)
 
 
-@contextmanager
-def forked_jobs(
-    python: Path, place: Path, tests: Path, prefix: list[str], environment: dict[str, str]
-) -> Iterator[Path]:
-    """Have the jobs of runs with a Python be forks of one process, started by `prefix`.
-
-    `place` is a folder for its socket, `tests` one with this code. Yield the Python under the name
-    that it has meanwhile.
-    """
-    # What is loaded once, before there is a run, has no place of a run for its fonts.
-    variables = environment | {"MPLCONFIGDIR": str(place), "OMP_NUM_THREADS": "1"}
-    own = python.rename(python.with_name("python-of-the-environment"))
-    command = [*prefix, str(own), str(tests / "warm.py"), str(place / "socket")]
-    server = warm.start(command, variables)
-    warm.write_python(python, str(own), place / "socket", str(tests / "job.py"))
-    try:
-        yield own
-    finally:
-        own.rename(python)
-        server.communicate()
-
-
 def build(folder: Path, smoke: tuple[str, ...]) -> dict[str, Any]:
     """Set a checkout up as root and run it as the unknown user; return how each command ended.
 
@@ -196,13 +172,7 @@ def build(folder: Path, smoke: tuple[str, ...]) -> dict[str, Any]:
         found["unwritable"] = run(*small, cwd=out)
         found["elsewhere"] = run("--directory", ".", *small, cwd=out)
         give(root, UNKNOWN)
-        place = root.parent / "server"
-        place.mkdir()
-        give(place, UNKNOWN)
-        python_there = root / ".venv/bin/python"
-        settings = path | kernel | {"PYTHONPATH": str(root / "src")}
-        with forked_jobs(python_there, place, root / "tests", prefix, settings):
-            found["smoke"] = run(*smoke)
+        found["smoke"] = run(*smoke)
         found["again"] = run(*smoke)
         give(root.parent, 0)
         # With the times of the files, which Snakemake knows.

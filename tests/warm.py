@@ -1,12 +1,13 @@
 """Run `python -m MODULE` without its imports: in a fork of a process that has them.
 
 Half of the time of a short Snakemake run is the import of Snakemake, and most of that of a job is
-the import of pandas and matplotlib. Each of pytest's processes starts one server, and each run and
-each job of a run is a fork of it with its own arguments, folder, environment and streams. Runs of
-the code that the server's PYTHONPATH leads to are forks of a fork that has loaded it, too; those of
-any other code, such as a copy that a test edits, load their own.
+the import of pandas and matplotlib. Each of pytest's processes starts one server. Each run, and in
+each run the process that forks for its jobs (`sqrtdk.workflow.forks`), is a fork of it with its own
+arguments, folder, environment and streams. Runs of the code that the server's PYTHONPATH leads to
+are forks of a fork that has loaded it, too; those of any other code, such as a copy that a test
+edits, load their own.
 Tests of the process itself (signals, kills, closed streams) use processes of their own, with jobs
-of their own, and so does the session's smoke run.
+of their own.
 """
 
 import atexit
@@ -43,6 +44,9 @@ LOADED = (
     *("hydra._internal.core_plugins.basic_sweeper", "hydra._internal.core_plugins.basic_launcher"),
     *("antlr4.LL1Analyzer", "pandas.core.methods.to_dict", "pandas.core.reshape.reshape"),
 )
+
+COLLECT = (50_000, 10, 10)
+"""Thresholds of the garbage collector: processes are short, and their memory is large enough."""
 
 JOB = """#!/bin/sh
 case "$1 $2" in "-m sqrtdk."*) exec '{python}' -IS '{code}' '{socket}' "$@" ;; esac
@@ -89,9 +93,9 @@ def _server() -> Path:
     return place
 
 
-def write_python(path: Path, python: str, socket: Path, code: str = job.__file__) -> None:
+def write_python(path: Path, python: str, socket: Path) -> None:
     """Write what is `python` for the jobs of a run: it asks the server at a socket for forks."""
-    text = JOB.format(python=python, code=code, socket=socket)
+    text = JOB.format(python=python, code=job.__file__, socket=socket)
     path.write_text(text, encoding="utf-8")
     path.chmod(0o755)
 
@@ -157,6 +161,7 @@ def _listen(place: str, ready: Callable[[], object]) -> None:
     # Else each collection of a fork goes through all these modules, and copies their memory.
     gc.collect()
     gc.freeze()
+    gc.set_threshold(*COLLECT)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
         listening.bind(place)
         listening.listen(64)

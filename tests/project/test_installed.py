@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from conftest import HANG, ROOT, by_hand
-from container import forked_jobs
 
 WITHOUT = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "SQRTDK_SOURCE")
 
@@ -68,11 +67,7 @@ def test_an_installed_copy_measures_and_runs_the_pipeline_in_an_empty_folder(
     assert not list(tmp_path.iterdir())
 
     words = ("--config", "grid=smoke", "experiments=worked_example", "name=mine")
-    place = installed.parent / "server"
-    place.mkdir()
-    # The jobs are forks of the environment's Python, which finds the installed copy alone.
-    with forked_jobs(python, place, ROOT / "tests", [], kept()) as own:
-        run(tmp_path, own, "-m", "sqrtdk.workflow", *words)
+    run(tmp_path, python, "-m", "sqrtdk.workflow", *words)
     report = tmp_path / "results/mine/report.html"
     assert "worked_example-attention" in report.read_text(encoding="utf-8")
     listed = run(tmp_path, python, "-m", "sqrtdk.run", "--help")

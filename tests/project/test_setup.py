@@ -659,8 +659,9 @@ def test_the_smoke_run_works_for_an_unknown_user_without_home_and_network(
     assert (results / "smoke/report.html").stat().st_size > 0
     record = (results / "smoke/provenance.json").read_text(encoding="utf-8")
     assert f"uid{UNKNOWN}" not in record
-    # Where matplotlib finds no place, each job makes its fonts' cache again and says so.
-    # The jobs of the small run are processes that load it themselves.
+    # Where matplotlib finds no place, each process makes its fonts' cache again and says so: a job
+    # in its log, and what forks for jobs on the run's own standard error.
+    assert "temporary cache directory" not in done.stderr + container_runs["elsewhere"].stderr
     others = Path(container_runs["folder"]).with_name("other") / "results"
     for folder in (results, others):
         logs = [path.read_text(encoding="utf-8") for path in folder.rglob("*.log")]
