@@ -345,8 +345,14 @@ def test_a_copy_runs_its_own_code_and_works_without_the_original(finished: Machi
     shutil.rmtree(snakemake_in(finished.root / ".venv"))
     snakemake_in(finished.root / ".venv").symlink_to(SITE / "snakemake")
     finished.turn_off_network()
+    say = 'print("code of the copy", file=sys.stderr)\n'
     with (finished.root / "src/sqrtdk/storage/tables.py").open("a", encoding="utf-8") as file:
-        file.write('\nimport sys\nprint("code of the copy", file=sys.stderr)\n')
+        file.write("\nimport sys\n" + say)
+    # What a job imports is loaded before it, by the process that forks for jobs.
+    job, begin = finished.root / "src/sqrtdk/jobs/configure.py", 'if __name__ == "__main__":\n'
+    text = job.read_text(encoding="utf-8")
+    assert begin in text
+    job.write_text(text.replace(begin, begin + "    " + say), encoding="utf-8")
     done = finished.run("results/default/config.yaml")
     assert done.returncode == 0, done.stderr
     assert "code of the copy" in done.stderr
