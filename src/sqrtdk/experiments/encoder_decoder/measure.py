@@ -181,13 +181,13 @@ def peak(slab: Slab, *, states: int, layers: int, precise: bool = False) -> int:
     length, n, batch = slab["length"], slab["hidden"], slab["batch"]
     readers = slab["reader"]
     d_k = 0 if set(readers) == {"fixed"} else slab["d_k"]
-    # Only the additive score has a layer for each state.
+    # Only the additive score has a layer for each state, and a query for each sequence.
     match = d_k if "additive" in readers else 0
     rows, held = length * batch, length * recall.HELD_OUT
     # Training keeps its arrays while the held-out sequences are evaluated. Backpropagation needs
     # five arrays as large as the states, but not at the same time.
     evaluation = rows * (n + match) + held * (states * n + layers * match)
-    evaluation += recall.HELD_OUT * (1 + layers) * d_k
+    evaluation += recall.HELD_OUT * (1 + layers) * match
     # Symbols are whole numbers of 8 bytes in either type.
     itemsize = np.dtype(slab.get("training_dtype", "float64")).itemsize
     if precise:
@@ -199,7 +199,7 @@ def peak(slab: Slab, *, states: int, layers: int, precise: bool = False) -> int:
     # Keys and values of a chunk of batches and of the held-out sequences, whose values are counted
     # once, and those of one run while they are drawn.
     drawn = (2 + 2 / SEEDS_PER_BATCH) * recall.CHUNK * rows + 3 * held
-    blocks = 2 * additive.BLOCK
+    blocks = 2 * additive.BLOCK if match else 0
     runs = SEEDS_PER_BATCH * len(rates_of(slab))
     numbers = runs * (max(evaluation, training) + weights) + blocks
     return int(itemsize * numbers + 8 * runs * drawn)
