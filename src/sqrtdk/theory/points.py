@@ -132,9 +132,10 @@ def curve(sizes: list[int], between: int = POINTS_BETWEEN["gaussian"]) -> list[f
 def specs(found: Iterable[Point]) -> Mapping[str, Document]:
     """Return the shards that hold some points, by file name: one n_k each, at most `POINTS`."""
     result = {}
-    code = code_digest.measured_digest("sqrtdk.theory.points")
     for n_k, group in itertools.groupby(sorted(set(found)), key=lambda point: point.n_k):
         some = list(group)
+        # Not before: without points, nobody needs it.
+        code = code_digest.measured_digest("sqrtdk.theory.points")
         for start in range(0, len(some), POINTS):
             block = some[start : start + POINTS]
             spec = {"n_k": n_k, "points": [list(point) for point in block], "code": code}
