@@ -6,6 +6,7 @@ Reads the lines of progress that each run has kept, and prints the promised whol
 one after each tenth of the run.
 """
 
+import math
 import re
 import sys
 from pathlib import Path
@@ -26,11 +27,14 @@ def seconds(clock: str) -> int:
 
 
 def promised(log: str) -> list[float]:
-    """Return the promised whole time over the true one after each tenth of a run."""
+    """Return the promised whole time over the true one after each tenth of a run.
+
+    NaN as long as nothing is promised.
+    """
     lines = [(seconds(passed), seconds(left)) for passed, left in LINE.findall(log)]
     whole = lines[-1][0]
-    last = [max(line for line in lines if line[0] <= whole * n / 10) for n in range(1, 10)]
-    return [(passed + left) / whole for passed, left in last]
+    before = [[line for line in lines if line[0] <= whole * n / 10] for n in range(1, 10)]
+    return [sum(some[-1]) / whole if some else math.nan for some in before]
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 import os
 import sys
 import time
@@ -220,6 +221,9 @@ def test_a_log_of_progress_shows_how_long_the_run_had_promised_to_take() -> None
     # After a tenth it promises another 18 minutes, and 9 are left.
     expected = [(n + 2 * (10 - n)) / 10 for n in range(1, 10)]
     assert promises.promised("\n".join(lines)) == pytest.approx(expected)
+    # The first promise comes after half of the run.
+    late = promises.promised("0:05 passed, about 0:03 left\n0:10 passed, about 0:00 left")
+    assert late == pytest.approx([math.nan] * 4 + [0.8] * 5, nan_ok=True)
 
 
 class Terminal(io.StringIO):
