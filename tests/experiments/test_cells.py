@@ -80,3 +80,16 @@ def test_what_is_no_fault_of_the_numbers_has_its_traceback(capsys) -> None:
     with pytest.raises(SystemExit, match="seed=3: KeyError: 'loss'"):
         cells.measure_cells([({"seed": 3}, measure)], COLUMNS)
     assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_cell_without_enough_memory_asks_for_more_of_it_in_one_line(capsys) -> None:
+    def measure() -> dict[str, float]:
+        raise MemoryError("Unable to allocate 2.00 GiB")
+
+    with pytest.raises(SystemExit) as stopped:
+        cells.measure_cells([({"seed": 3}, measure)], COLUMNS, {"seed": {"rule": "a"}})
+    assert str(stopped.value).endswith(
+        "seed=3: MemoryError: Unable to allocate 2.00 GiB; try smaller n_k, n_q or d_k, or a "
+        "machine or job with more memory"
+    )
+    assert not capsys.readouterr().err

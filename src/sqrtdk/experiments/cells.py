@@ -12,6 +12,8 @@ from sqrtdk.storage.tables import Row
 Cell = tuple[Row, Callable[[], Row | list[Row]]]
 """A cell's axes, and the function that measures it: one row, or several with further axes."""
 
+MORE_MEMORY = "; try smaller n_k, n_q or d_k, or a machine or job with more memory"
+
 
 class FailedCells(SystemExit):
     """Cells that could not be measured: a line for each. Unhandled, it ends the process."""
@@ -39,10 +41,11 @@ def measure_cells(
             several = found if isinstance(found, list) else [found]
             done += [tables.check(axes | row, columns) for row in several]
         except Exception as error:
-            if not isinstance(error, (ArithmeticError, tables.TableError)):
+            if not isinstance(error, (ArithmeticError, MemoryError, tables.TableError)):
                 traceback.print_exc()
             cell = " ".join(f"{name}={value}" for name, value in axes.items())
-            failed.append(f"{cell}: {type(error).__name__}: {error}{_entries(axes, slab)}")
+            remedy = MORE_MEMORY if isinstance(error, MemoryError) else _entries(axes, slab)
+            failed.append(f"{cell}: {type(error).__name__}: {error}{remedy}")
     if failed:
         raise FailedCells(failed, n_cells)
     return done
