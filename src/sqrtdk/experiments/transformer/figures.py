@@ -60,8 +60,9 @@ def build_rates(tables: Tables) -> Figure:
         axes = panel.axes
         log_axis(axes, log_limits(table["learning_rate"], base=10, most=99), base=10, along="x")
         task = table[table["task"] == panel.of("task")]
-        top = float(task["mean"].max())
-        axes.set_ylim(-0.03 * top, 1.05 * top)
+        low, top = float(task["mean"].min()), float(task["mean"].max())
+        # Losses that all stay far from 0 are compared with each other.
+        axes.set_ylim(0.9 * low if low > top / 2 else -0.03 * top, 1.05 * top)
         if panel.first:
             axes.set_ylabel(row.label)
         plot_level(axes, float(task["unattended"].iloc[0]))
