@@ -181,6 +181,26 @@ def test_interpolation_does_not_exclude_an_exact_crossing(n_k: int, grid: list[i
             assert grid[1] > 2 or found.high / found.low < 1.1, (metric, level)
 
 
+def test_a_crossing_follows_the_bend_of_the_curve_and_knows_how_far_a_line_is_off() -> None:
+    # A share whose logit is a cubic of ln d_k, which crosses zero at a root that is known.
+    sizes = [2**i for i in range(9)]
+    x = np.log(sizes)
+    logit = 2.0 - 0.3 * x**3
+    exact = (2.0 / 0.3) ** (1 / 3)
+    shares = (1 / (1 + np.exp(-logit))).tolist()
+    curve = {d_k: Estimate(y, y, y) for d_k, y in zip(sizes, shares, strict=True)}
+    found = curves.crossing(curve, 0.5)
+    assert found is not None
+    straight = float(np.interp(0, -logit, x))
+    # The straight line is 6 % off, the monotone cubic 0.5 %, and a spline would not be.
+    assert 0.05 < abs(straight - exact) < 0.06
+    assert 0.004 < abs(math.log(found.mean) - exact) < 0.006
+    # The straight line is farther from it than the spline, which is exact here.
+    error = abs(straight - math.log(found.mean)) + 0.02 * math.log(2) ** 2
+    assert math.log(found.high / found.mean) == pytest.approx(error, rel=1e-9)
+    assert math.log(found.mean / found.low) == pytest.approx(error, rel=1e-9)
+
+
 def test_the_default_onsets_cover_the_exact_ones_over_seeds() -> None:
     pools = {d_k: draws.pool(1500, d_k=d_k, n_k=16) for d_k in (1, 2, 4, 8, 16, 32, 64, 256, 1024)}
     for one in coverage.of_curves(pools, n_k=16, seeds=(5, 20), most=75):
@@ -242,6 +262,21 @@ def test_an_end_that_does_not_cross_is_open() -> None:
     assert found is not None
     assert (found.low, found.high) == (1.0, math.inf)
     assert 4 < found.mean < 16
+
+
+def test_of_several_crossings_the_last_counts_and_a_point_at_the_level_is_one() -> None:
+    def curve(*values: float) -> curves.Curve:
+        return {4**i: Estimate(x, x, x) for i, x in enumerate(values)}
+
+    found = curves.crossing(curve(0.9, 0.1, 0.9, 0.1), 0.5)
+    assert found is not None
+    assert 16 < found.mean < 64
+    assert curves.crossing(curve(0.9, 0.5, 0.1), 0.5) == (
+        4,
+        4,
+        4,
+        pytest.approx(math.nan, nan_ok=True),
+    )
 
 
 def test_a_share_of_none_or_all_has_no_logit_and_crosses_somewhere_between() -> None:
