@@ -145,6 +145,13 @@ DTYPE = Key(
     "Floating-point type of the computation. Inputs are drawn in float64 and then cast.",
     choices=DTYPES,
 )
+LOG_EVERY = Key(
+    "log_every",
+    "whole",
+    "Steps between two rows of a cell; the last step has one too.",
+    "steps",
+    axis=False,
+)
 TRAINING_DTYPE = Key(
     "training_dtype",
     "choice",

@@ -1,12 +1,25 @@
 """Adam (Kingma and Ba 2015, algorithm 1, with its recommended constants), on one array."""
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
 from sqrtdk.core.shapes import Float, Floats
 
 MEAN, SQUARE, EPSILON = 0.9, 0.999, 1e-8
+
+
+def views(
+    flat: Float[Floats, "runs count"], shapes: Mapping[str, tuple[int, int]]
+) -> dict[str, Floats]:
+    """Return parts of an array that is stepped as a whole: [runs, *shape], by name."""
+    found, start = {}, 0
+    for name, shape in shapes.items():
+        stop = start + math.prod(shape)
+        found[name] = flat[:, start:stop].reshape(len(flat), *shape)
+        start = stop
+    return found
 
 
 class AdamState:

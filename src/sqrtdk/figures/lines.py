@@ -158,6 +158,34 @@ def plot_exits(table: pd.DataFrame, axes: Axes, metric: str, looks: Looks, x: st
             )
 
 
+def plot_within(
+    axes: Axes, rows: pd.DataFrame, columns: tuple[str, str, str], look: Look, *, label: str
+) -> None:
+    """Draw points over d_k, with bars, and a triangle at the top for what is out of range.
+
+    `columns` are the value and the ends of its interval.
+    """
+    at = rows["d_k"].to_numpy(float)
+    y, low, high = (rows[name].to_numpy(float) for name in columns)
+    bottom, top = axes.get_ylim()
+    axes.plot(at, np.clip(y, bottom, top), color=look.color, linewidth=1.2, label="_line")
+    known = np.isfinite(y)
+    axes.plot(
+        at[known], np.maximum(y[known], bottom), color=look.color, marker=look.marker,
+        linestyle="none", markersize=5, label=label,
+    )  # fmt: skip
+    axes.vlines(
+        at, np.clip(low, bottom, top), np.clip(high, bottom, top), color=look.color, linewidth=1.3
+    )
+    beyond = np.isinf(y) | np.isinf(high)
+    # An empty line that is not clipped has no position, which breaks the layout.
+    if beyond.any():
+        axes.plot(
+            at[beyond], np.full(int(beyond.sum()), top), color=look.color, marker="^", markersize=7,
+            linestyle="none", clip_on=False, zorder=4, label="_beyond",
+        )  # fmt: skip
+
+
 def plot_level(axes: Axes, y: float, text: str = "") -> None:
     """Draw a horizontal reference with its name, above the lines: a line may be exactly on it."""
     axes.axhline(y, color=INK, linestyle="--", linewidth=0.9, zorder=3)

@@ -49,13 +49,6 @@ HIDDEN = Key(
 LEARNING_RATE = Key("learning_rate", "number", "Learning rate of Adam, the same at every step.")
 STEPS = Key("steps", "whole", "Training steps.", "steps", axis=False)
 BATCH = Key("batch", "whole", "Sequences of a training step.", "sequences", axis=False)
-LOG_EVERY = Key(
-    "log_every",
-    "whole",
-    "Steps between two rows of a cell; the last step has one too.",
-    "steps",
-    axis=False,
-)
 
 CHECK_EVERY = Key(
     "check_every",
@@ -66,7 +59,14 @@ CHECK_EVERY = Key(
     axis=False,
 )
 AXES: tuple[Key, ...] = (D_K, LENGTH, HIDDEN, LEARNING_RATE, READER, schema.SEED)
-CONFIG_KEYS: tuple[Key, ...] = (*AXES, STEPS, BATCH, LOG_EVERY, CHECK_EVERY, schema.TRAINING_DTYPE)
+CONFIG_KEYS: tuple[Key, ...] = (
+    *AXES,
+    STEPS,
+    BATCH,
+    schema.LOG_EVERY,
+    CHECK_EVERY,
+    schema.TRAINING_DTYPE,
+)
 
 BATCHED_AXES: tuple[str, ...] = ("reader",)
 

@@ -15,7 +15,7 @@ from typing import NamedTuple, Required, TypedDict, Unpack
 
 import numpy as np
 
-from sqrtdk.core import metrics, random_streams
+from sqrtdk.core import adam, metrics, random_streams
 from sqrtdk.core.adam import AdamState
 from sqrtdk.core.random_streams import Purpose
 from sqrtdk.core.shapes import Floats, Ints
@@ -117,22 +117,12 @@ def initial(
     deviation |= dict.fromkeys(("e_key", "e_value"), 0.5**0.5)
     count = sum(math.prod(shape) for shape in shapes.values())
     flat = np.empty((len(seeds), count), dtype)
-    parameters = views(flat, shapes)
+    parameters = adam.views(flat, shapes)
     for name, shape in shapes.items():
         for run, seed in enumerate(seeds):
             drawn = stream(name, seed).standard_normal(shape)
             parameters[name][run] = deviation.get(name, n**-0.5) * drawn
     return flat, parameters
-
-
-def views(flat: Floats, shapes: dict[str, tuple[int, int]]) -> Parameters:
-    """Return parts of an array [n_runs, count], by name and in these shapes."""
-    found, start = {}, 0
-    for name, shape in shapes.items():
-        stop = start + math.prod(shape)
-        found[name] = flat[:, start:stop].reshape(len(flat), *shape)
-        start = stop
-    return found
 
 
 class Training(TypedDict, total=False):
@@ -180,7 +170,7 @@ def train(
     gradient, scratch = np.empty_like(flat), np.empty_like(flat)
     moments = AdamState(flat)
     shapes = model.shapes(reader, n_keys=length, n_values=N_VALUES, n=n, d_k=d_k)
-    into = views(gradient, shapes)
+    into = adam.views(gradient, shapes)
     data = batches(seeds, length=length, batch=batch, held=False)
     for step in range(steps + 1):
         sequences = next(data)

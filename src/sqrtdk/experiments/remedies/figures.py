@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 
 from sqrtdk.figures import draw, style
 from sqrtdk.figures.draw import Tables
-from sqrtdk.figures.lines import plot_level
+from sqrtdk.figures.lines import plot_level, plot_within
 from sqrtdk.figures.panels import log_axis, log_limits, sheet, size_axis
 from sqrtdk.figures.style import INK, Look
 
@@ -21,6 +21,8 @@ GROUPS: Mapping[str, Sequence[str]] = {
     "QK-norm, and 8/d_k": ("qk_norm_1", "qk_norm_8", "qk_norm_32", "inverse_64", "on"),
 }
 """The panels of a figure with all remedies, with the two references where they help."""
+
+CROSSFIT = ("crossfit_steps", "crossfit_low", "crossfit_high")
 
 TRANSFER = ("off", "on", "inverse_64", "qk_norm_8")
 """The remedies of the figures about rates and logits."""
@@ -97,7 +99,7 @@ def build_steps(tables: Tables) -> Figure:
     table = of_one_size(tables["ladder"])
     looks, budget = looks_of(table), int(table["steps"].max())
     figure, made = _panels(table)
-    shown = table[["crossfit_steps", "crossfit_low", "crossfit_high"]].to_numpy(float)
+    shown = table[list(CROSSFIT)].to_numpy(float)
     shown = shown[np.isfinite(shown) & (shown > 0)]
     limits = log_limits(pd.Series([*shown, float(budget), 1.5 * budget]), base=10, most=9)
     for place, (axes, names) in enumerate(made):
@@ -112,7 +114,7 @@ def build_steps(tables: Tables) -> Figure:
             axes.tick_params(labelleft=False)
         for i, name in enumerate(names):
             shift = 1.0 + 0.05 * (i - (len(names) - 1) / 2)
-            _plot_steps(table[table["remedy"] == name], axes, looks[name], shift, limits[1])
+            _plot_steps(table[table["remedy"] == name], axes, looks[name], shift)
     ring = Line2D(
         [], [], color=INK, marker="o", linestyle="none", markerfacecolor="none", markersize=8,
         label="prototype",
@@ -137,25 +139,10 @@ def build_steps(tables: Tables) -> Figure:
     return figure
 
 
-def _plot_steps(rows: pd.DataFrame, axes: Axes, look: Look, shift: float, top: float) -> None:
-    rows = rows.sort_values("d_k")
-    x, y = rows["d_k"].to_numpy(float) * shift, rows["crossfit_steps"].to_numpy(float)
-    low, high = (rows[name].to_numpy(float) for name in ("crossfit_low", "crossfit_high"))
-    y, low, high = (np.maximum(values, 0.8) for values in (y, low, high))
-    axes.plot(x, np.minimum(y, top), color=look.color, linewidth=1.2, label="_line")
-    known = np.isfinite(y)
-    axes.plot(
-        x[known], y[known], color=look.color, marker=look.marker, linestyle="none", markersize=5,
-        label=rows["remedy"].iloc[0],
-    )  # fmt: skip
-    axes.vlines(x, np.minimum(low, top), np.minimum(high, top), color=look.color, linewidth=1.3)
-    beyond = np.isinf(y) | np.isinf(high)
-    if beyond.any():
-        axes.plot(
-            x[beyond], np.full(int(beyond.sum()), top), color=look.color, marker="^", markersize=7,
-            linestyle="none", clip_on=False, zorder=4, label="_beyond",
-        )  # fmt: skip
-    for at, steps in zip(x, rows["prototype_steps"], strict=True):
+def _plot_steps(rows: pd.DataFrame, axes: Axes, look: Look, shift: float) -> None:
+    rows = rows.sort_values("d_k").assign(d_k=lambda found: found["d_k"] * shift)
+    plot_within(axes, rows, CROSSFIT, look, label="_points")
+    for at, steps in zip(rows["d_k"], rows["prototype_steps"], strict=True):
         if math.isfinite(steps):
             axes.plot(
                 [at], [steps], color=look.color, marker="o", markersize=9, markerfacecolor="none",

@@ -16,7 +16,7 @@ from sqrtdk.experiments.training import rates
 from sqrtdk.experiments.training.measure import LEARNT_ACCURACY, LOSS, OPTIMIZER
 from sqrtdk.figures import draw, style
 from sqrtdk.figures.draw import Tables
-from sqrtdk.figures.lines import PanelRow, build_lines, by_scaling, plot_level
+from sqrtdk.figures.lines import PanelRow, build_lines, by_scaling, plot_level, plot_within
 from sqrtdk.figures.panels import log_axis, log_limits, sheet, size_axis
 from sqrtdk.figures.style import INK, RULE, Look
 from sqrtdk.stats import intervals
@@ -155,10 +155,10 @@ def build_steps(tables: Tables) -> Figure:
                 fontsize=style.SMALL,
             )  # fmt: skip
             for place, (variant, look) in enumerate(looks.items()):
-                plot_steps(
-                    _of(table, scaling=variant, optimizer=optimizer, loss=loss), axes, look,
-                    shift=1.0 + 0.06 * (place - (len(looks) - 1) / 2),
-                )  # fmt: skip
+                rows = _of(table, scaling=variant, optimizer=optimizer, loss=loss)
+                shift = 1.0 + 0.06 * (place - (len(looks) - 1) / 2)
+                rows = rows.assign(d_k=rows["d_k"] * shift).sort_values("d_k")
+                plot_within(axes, rows, ("steps_to_90", "ci_low", "ci_high"), look, label=variant)
             plot_twins(_of(same, optimizer=optimizer, loss=loss), axes)
             if line == len(lines) - 1:
                 axes.set_xlabel("d_k (dimensions)")
@@ -171,30 +171,6 @@ def build_steps(tables: Tables) -> Figure:
     style.legend(figure, [*_rule_handles(looks), *([equivalent] if len(same) else [])])
     style.note(figure, " ".join(_steps_print(table, rings=len(same) > 0)))
     return figure
-
-
-def plot_steps(rows: pd.DataFrame, axes: Axes, look: Look, *, shift: float) -> None:
-    """Draw medians joined by a line, intervals as bars, and a triangle for numbers out of range."""
-    rows = rows.sort_values("d_k")
-    x, y = rows["d_k"].to_numpy(float) * shift, rows["steps_to_90"].to_numpy(float)
-    low, high = (rows[name].to_numpy(float) for name in ("ci_low", "ci_high"))
-    bottom, top = axes.get_ylim()
-    axes.plot(x, np.minimum(y, top), color=look.color, linewidth=1.2, label="_line")
-    known = np.isfinite(y)
-    axes.plot(
-        x[known], y[known], color=look.color, marker=look.marker, linestyle="none", markersize=5,
-        label=rows["scaling"].iloc[0] if len(rows) else "_none",
-    )  # fmt: skip
-    axes.vlines(
-        x, np.clip(low, bottom, top), np.clip(high, bottom, top), color=look.color, linewidth=1.3
-    )
-    beyond = np.isinf(y) | np.isinf(high)
-    # An empty line that is not clipped has no position, which breaks the layout.
-    if beyond.any():
-        axes.plot(
-            x[beyond], np.full(int(beyond.sum()), top), color=look.color, marker="^", markersize=7,
-            linestyle="none", clip_on=False, zorder=4, label="_beyond",
-        )  # fmt: skip
 
 
 def plot_twins(rows: pd.DataFrame, axes: Axes) -> None:

@@ -53,16 +53,9 @@ N_TOKENS = Key("n_tokens", "whole", "Positions of a sequence.", "positions", axi
 LEARNING_RATE = Key("learning_rate", "number", "Largest learning rate of AdamW.")
 STEPS = Key("steps", "whole", "Training steps.", "steps", axis=False, maximum=10**6)
 BATCH = Key("batch", "whole", "Sequences of a training step.", "sequences", axis=False)
-LOG_EVERY = Key(
-    "log_every",
-    "whole",
-    "Steps between two rows of a cell; the last step has one too.",
-    "steps",
-    axis=False,
-)
 
 AXES = (TASK, NETWORK, D_HEAD, LEARNING_RATE, schema.SCALING, schema.SEED)
-CONFIG_KEYS: tuple[Key, ...] = (*AXES, D_MODEL, N_TOKENS, STEPS, BATCH, LOG_EVERY)
+CONFIG_KEYS: tuple[Key, ...] = (*AXES, D_MODEL, N_TOKENS, STEPS, BATCH, schema.LOG_EVERY)
 
 BATCHED_AXES = ("d_head",)
 

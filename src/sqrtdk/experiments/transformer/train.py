@@ -6,6 +6,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from sqrtdk.core import adam
 from sqrtdk.core.attention import ScaleRule
 from sqrtdk.core.shapes import Floats
 from sqrtdk.experiments.transformer import data, model, recurrent
@@ -111,16 +112,6 @@ def _flat(sequences: Sequences) -> np.ndarray:
     return sequences.targets.reshape(len(sequences.targets), -1)
 
 
-def views(flat: Floats, shapes: dict[str, tuple[int, int]]) -> Parameters:
-    """Return parts of an array [n_runs, count], by name and in these shapes."""
-    found, start = {}, 0
-    for name, shape in shapes.items():
-        stop = start + math.prod(shape)
-        found[name] = flat[:, start:stop].reshape(len(flat), *shape)
-        start = stop
-    return found
-
-
 def rate_at(step: int, steps: int, rate: float) -> float:
     """Return the learning rate of a step, counted from 0: linear warm-up, then half a cosine.
 
@@ -183,7 +174,7 @@ def train(
     """Train one run a seed, in float32; yield the steps that are logged and the last one."""
     count = sum(rows * columns for rows, columns in reader.shapes.values())
     flat, gradient = np.empty((2, len(seeds), count), np.float32)
-    parameters, into = views(flat, reader.shapes), views(gradient, reader.shapes)
+    parameters, into = adam.views(flat, reader.shapes), adam.views(gradient, reader.shapes)
     reader.initial(seeds, task, parameters)
     matrices = {name: np.full(shape, name[0] == "w") for name, shape in reader.shapes.items()}
     decayed = np.concatenate([one.ravel() for one in matrices.values()]).astype(np.float32)
