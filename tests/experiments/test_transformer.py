@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from campaigns import verdicts_trained, verdicts_transformer
-from sqrtdk.core import scale_rules
+from sqrtdk.core import adam, scale_rules
 from sqrtdk.experiments import cells
 from sqrtdk.experiments.transformer import (
     arms,
@@ -192,7 +192,7 @@ def test_entries_of_queries_and_keys_begin_with_variance_1() -> None:
     reader = train.Transformer(sizes, scale_rules.rule(RULES["on"], d_k=16, n_k=16))
     shapes = reader.shapes
     flat = np.empty((2, sum(math.prod(shape) for shape in shapes.values())))
-    parameters = train.views(flat, shapes)
+    parameters = adam.views(flat, shapes)
     reader.initial([0, 1], "recall", parameters)
     given = next(data.batches("recall", [0, 1], n_tokens=16, batch=16, held=False))
     found = reader.forward(parameters, given)
