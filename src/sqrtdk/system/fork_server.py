@@ -8,8 +8,8 @@ standard input, one for each job:
     first line of the answer:  number of the process
     second line:               exit code, peak memory in KiB, CPU seconds
 
-The process waits until the client closes the socket, so that its number stays valid. It has no
-imports of the project, because a job runs `MODULE` and nothing else.
+The process waits until the client closes the socket, so that its number stays valid. Of the
+project it imports next to nothing, because a job runs `MODULE` and nothing else.
 """
 
 import atexit
@@ -28,12 +28,16 @@ import sys
 import traceback
 from collections.abc import Mapping, Sequence
 
+from sqrtdk.system import stdio
+
 DIE_WITH_PARENT = 1
 """Linux's PR_SET_PDEATHSIG: the signal that a process gets when its parent ends."""
 
 
 def serve() -> None:
     """Fork for each socket that comes through standard input, until it ends."""
+    # Else the next socket would have the number of a closed stream, and lose it to a job's log.
+    stdio.ensure()
     with socket.socket(fileno=os.dup(0)) as control:
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
