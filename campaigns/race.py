@@ -74,7 +74,7 @@ def lookup_case(d_k: int, optimizer: str, dtype: str) -> Case:
         parts = []
         for start in range(0, len(rates), together):
             part = slice(start, start + together)
-            found = training.optimizer(slab, w_q, w_k, rates[part])
+            found = lookup.optimizer(slab["optimizer"], w_q, w_k, rates[part])
             for step in range(steps):
                 found.step(
                     lookup.loss_d_product(

@@ -10,6 +10,7 @@ from oracles import EPS, assert_is_gradient, normal
 
 from sqrtdk.experiments.encoder_decoder import additive
 from sqrtdk.experiments.encoder_decoder import model as experiments_model
+from sqrtdk.experiments.encoder_decoder import symbols as model_symbols
 from sqrtdk.experiments.encoder_decoder.model import READERS, Sequences
 
 # Every dimension its own prime, as in `oracles`.
@@ -179,22 +180,22 @@ def test_the_jacobian_by_each_state_is_a_finite_difference(reader, length):
         assert_allclose(norms[:, t], expected, atol=1e-9)
 
 
-@pytest.mark.parametrize("few", [0, experiments_model.ONE_HOT_MAX])
+@pytest.mark.parametrize("few", [0, model_symbols.ONE_HOT_MAX])
 def test_sums_by_symbol_are_those_of_a_loop(few, monkeypatch):
-    monkeypatch.setattr(experiments_model, "ONE_HOT_MAX", few)
+    monkeypatch.setattr(model_symbols, "ONE_HOT_MAX", few)
     symbols, rows = sequences().keys, normal(N_RUNS, LENGTH * BATCH, N)
     expected = np.zeros((N_RUNS, N_KEYS + 1, N))
     for run, row in np.ndindex(N_RUNS, LENGTH * BATCH):
         expected[run, symbols[run].flat[row]] += rows[run, row]
     # One symbol more than occurs. Sums of at most 15 numbers of size 1 in another order.
-    found = experiments_model._by_symbol(symbols, rows, N_KEYS + 1)
+    found = model_symbols.by_symbol(symbols, rows, N_KEYS + 1)
     assert_allclose(found, expected, atol=100 * EPS[np.float64])
 
 
-@pytest.mark.parametrize("few", [0, experiments_model.ONE_HOT_MAX])
+@pytest.mark.parametrize("few", [0, model_symbols.ONE_HOT_MAX])
 @pytest.mark.parametrize("reader", READERS)
 def test_a_run_does_not_depend_on_the_runs_beside_it(reader, few, monkeypatch):
-    monkeypatch.setattr(experiments_model, "ONE_HOT_MAX", few)
+    monkeypatch.setattr(model_symbols, "ONE_HOT_MAX", few)
     # Small blocks, so that the additive score is cut as it is at large widths.
     monkeypatch.setattr(additive, "BLOCK", BATCH * D_K)
     parameters, data = model(reader, n_runs=3), sequences(n_runs=3)

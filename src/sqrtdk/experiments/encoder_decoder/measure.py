@@ -18,7 +18,7 @@ from sqrtdk import schema
 from sqrtdk.core import metrics
 from sqrtdk.core.shapes import Floats
 from sqrtdk.experiments.cells import Cell, lazy_batch
-from sqrtdk.experiments.encoder_decoder import additive, model, recall
+from sqrtdk.experiments.encoder_decoder import additive, model, recall, symbols
 from sqrtdk.schema import Column, Key
 from sqrtdk.storage.tables import Row
 
@@ -192,7 +192,7 @@ def peak(slab: Slab, *, states: int, layers: int, precise: bool = False) -> int:
     itemsize = np.dtype(slab.get("training_dtype", "float64")).itemsize
     if precise:
         evaluation *= 8 // itemsize
-    ones = max(recall.N_VALUES, length if length <= model.ONE_HOT_MAX else 0)
+    ones = max(recall.N_VALUES, length if length <= symbols.ONE_HOT_MAX else 0)
     training = rows * (5 * n + match + ones)
     # Parameters, two moments, gradient, scratch, and the gradient's parts.
     weights = 6 * (n * (2 * n + d_k + 2 * length + 2 * recall.N_VALUES) + length * d_k)

@@ -12,24 +12,18 @@ length (time), batch, n (units of a state), d_k (score width), n_keys and n_valu
 Gradients are derived by hand, through time.
 """
 
-from functools import cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from sqrtdk.core import row_softmax
 from sqrtdk.core.shapes import Float, Floats, Int, Ints
-from sqrtdk.experiments.encoder_decoder import additive
+from sqrtdk.experiments.encoder_decoder import additive, symbols
 
 Parameters: TypeAlias = dict[str, Floats]
 """Parameters by name, each [n_runs, ...]; see `shapes`."""
 
 READERS = ("fixed", "additive", "dot", "scaled_dot")
-
-ONE_HOT_MAX = 32
-"""Number of symbols up to which a product with ones and zeros sums faster than bins. For more
-symbols the memory of the zeros would grow with the square of the length. Changes the order of a
-sum."""
 
 
 class Sequences(NamedTuple):
@@ -126,7 +120,7 @@ def encode(parameters: Parameters, data: Sequences) -> Float[Floats, "runs lengt
     pairs = parameters["e_key"][:, :, np.newaxis] + of_value[:, np.newaxis]
     n_runs, n_keys, n_values, n = pairs.shape
     table = pairs.reshape(n_runs, n_keys * n_values, n)
-    states = _rows_of(table, n_values * data.keys + data.values)
+    states = symbols.rows_of(table, n_values * data.keys + data.values)
     step = np.empty_like(states[:, 0])
     for t in range(states.shape[1]):
         state = states[:, t]
@@ -159,12 +153,12 @@ def read_out(
         context = states[:, -1]
     else:
         if reader == "additive":
-            query = _rows_of(parameters["w_q"], question)
+            query = symbols.rows_of(parameters["w_q"], question)
             match, found = additive.scores(parameters, states, query, keep=for_backward)
             scores = np.ascontiguousarray(np.swapaxes(found, 1, 2))
         else:
             # q · (h w_k) = (q w_kᵀ) · h: one product of width d_k for a symbol, none for a state.
-            match = _rows_of(parameters["w_q"] @ _transpose(parameters["w_k"]), question)
+            match = symbols.rows_of(parameters["w_q"] @ _transpose(parameters["w_k"]), question)
             scores = _dot_states(states, match)
             scores *= _scale(reader, parameters)
         weights = scores.copy()
@@ -172,7 +166,7 @@ def read_out(
         context = _sum_states(weights, states)
     # The head: context and question in one hidden layer, then the answer.
     hidden = context @ parameters["w_c"]
-    hidden += _rows_of(parameters["e_question"], question)
+    hidden += symbols.rows_of(parameters["e_question"], question)
     hidden += parameters["b_r"]
     np.tanh(hidden, out=hidden)
     logits = hidden @ parameters["w_y"] + parameters["b_y"]
@@ -244,9 +238,9 @@ def backward(
     _, inputs = bptt(parameters, states, d_states)
     # Each parameter of the encoder serves all positions, so its gradient is a sum over them.
     rows = _rows(inputs)
-    e_value = _by_symbol(data.values, rows, len(parameters["e_value"][0]))
+    e_value = symbols.by_symbol(data.values, rows, len(parameters["e_value"][0]))
     return gradients | {
-        "e_key": _by_symbol(data.keys, rows, len(parameters["e_key"][0])),
+        "e_key": symbols.by_symbol(data.keys, rows, len(parameters["e_key"][0])),
         "e_value": e_value,
         "w_h": _transpose(_rows(states[:, :-1])) @ _rows(inputs[:, 1:]),
         # Every pair has one of the values.
@@ -270,7 +264,7 @@ def read_out_backward(
     d_layer = d_logits @ _transpose(parameters["w_y"])
     d_layer *= _slope(found.hidden)
     d_context = d_layer @ _transpose(parameters["w_c"])
-    asked = _transpose(_one_hot(question, len(parameters["e_question"][0]), states.dtype))
+    asked = _transpose(symbols.one_hot(question, len(parameters["e_question"][0]), states.dtype))
     of_question = asked @ d_layer
     gradients = {
         "w_c": _transpose(found.context) @ d_layer,
@@ -371,40 +365,3 @@ def _rows(x: Float[Floats, "runs length batch n"]) -> Float[Floats, "runs length
     """Turn [n_runs, length, batch, n] into [n_runs, length * batch, n]."""
     n_runs, length, batch, n = x.shape
     return x.reshape(n_runs, length * batch, n)
-
-
-def _by_symbol(
-    symbols: Int[Ints, "runs length batch"], rows: Float[Floats, "runs rows n"], count: int
-) -> Float[Floats, "runs {count} n"]:
-    """Sum the rows [n_runs, length * batch, n] of each symbol, [n_runs, count, n]."""
-    if count <= ONE_HOT_MAX:
-        return _transpose(_rows(_one_hot(symbols, count, rows.dtype))) @ rows
-    found = np.empty((len(rows), count, rows.shape[-1]), rows.dtype)
-    for run, unit in np.ndindex(len(rows), rows.shape[-1]):
-        # Row by row, so that the order of a sum does not depend on the other runs.
-        found[run, :, unit] = np.bincount(symbols[run].ravel(), rows[run, :, unit], count)
-    return found
-
-
-def _one_hot(
-    symbols: Int[Ints, "*symbols"], count: int, dtype: np.dtype[Any]
-) -> Float[Floats, "*symbols {count}"]:
-    """Turn symbols [...] into one-hot vectors [..., count]."""
-    found: Floats = np.take(_unit_vectors(count, dtype), symbols, axis=0)
-    return found
-
-
-@cache
-def _unit_vectors(count: int, dtype: np.dtype[Any]) -> Floats:
-    return np.eye(count, dtype=dtype)
-
-
-def _rows_of(
-    table: Float[Floats, "runs count n"], symbols: Int[Ints, "runs *symbols"]
-) -> Float[Floats, "runs *symbols n"]:
-    """Return the row of each symbol [n_runs, ...] from the table of its run, [n_runs, ..., n]."""
-    n_runs, count, n = table.shape
-    first = count * np.arange(n_runs).reshape(-1, *[1] * (symbols.ndim - 1))
-    # One index for both axes: NumPy copies whole rows then, which is three times faster.
-    found: Floats = np.take(table.reshape(n_runs * count, n), first + symbols, axis=0)
-    return found

@@ -20,7 +20,7 @@ from sqrtdk.core import adam, scale_rules
 from sqrtdk.core.shapes import Floats
 from sqrtdk.experiments.training import lookup, loop, rates
 from sqrtdk.experiments.training import measure as training
-from sqrtdk.experiments.training.lookup import AdamOptimizer, Optimizer, SgdOptimizer
+from sqrtdk.experiments.training.lookup import Optimizer
 from sqrtdk.experiments.training.loop import LogPoint
 from sqrtdk.schema import Column
 from sqrtdk.stats.series import scaled_rule
@@ -69,14 +69,12 @@ def pair_optimizer(
     """
     root = factor**0.5
     first_q, first_k = (w.reshape(-1, *w.shape[-2:]) for w in (w_q, w_k))
-    both = (np.concatenate([w, root * w]) for w in (first_q, first_k))
+    w_q, w_k = (np.concatenate([w, root * w]) for w in (first_q, first_k))
     own = np.broadcast_to(rate, len(first_q))
     rates = np.concatenate([own, twin_rate(own, factor=factor, optimizer=optimizer)])
     by_run = rates[:, np.newaxis, np.newaxis]
-    if optimizer == "adam":
-        epsilon = adam.EPSILON / np.repeat([1.0, root], len(own))
-        return AdamOptimizer(*both, rate=by_run, epsilon=epsilon[:, np.newaxis, np.newaxis])
-    return SgdOptimizer(*both, rate=by_run)
+    epsilon = adam.EPSILON / np.repeat([1.0, root], len(own))[:, np.newaxis, np.newaxis]
+    return lookup.optimizer(optimizer, w_q, w_k, by_run, epsilon)
 
 
 def train_pairs(

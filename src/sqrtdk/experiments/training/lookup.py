@@ -267,6 +267,15 @@ class AdamOptimizer:
         return d_w_q, d_w_k
 
 
+def optimizer(
+    name: str, w_q: Floats, w_k: Floats, rate: Floats, epsilon: float | Floats = adam.EPSILON
+) -> Optimizer:
+    """Return `adam` or `sgd` for some projections; rates are [n_runs, 1, 1], epsilon is Adam's."""
+    if name == "adam":
+        return AdamOptimizer(w_q, w_k, rate=rate, epsilon=epsilon)
+    return SgdOptimizer(w_q, w_k, rate=rate)
+
+
 def gradient_norms(d_product: Floats, of_q: Floats, of_k: Floats) -> tuple[Floats, Floats]:
     """Return the norms of the gradients with respect to W_q and W_k, from W_q W_qᵀ and W_k W_kᵀ."""
     # Rounding may put a squared norm slightly below 0.

@@ -19,7 +19,7 @@ from sqrtdk.core.random_streams import Purpose
 from sqrtdk.core.shapes import Floats
 from sqrtdk.experiments.cells import Cell, lazy_batch
 from sqrtdk.experiments.training import lookup, loop
-from sqrtdk.experiments.training.lookup import AdamOptimizer, Batch, Loss, Optimizer, SgdOptimizer
+from sqrtdk.experiments.training.lookup import Batch, Loss
 from sqrtdk.schema import Column, Key
 from sqrtdk.storage.tables import Row
 
@@ -290,7 +290,7 @@ def measure(slab: Slab, seed: int, variants: Sequence[tuple[float, float]]) -> l
         part = slice(start, start + together)
         with np.errstate(over="ignore", invalid="ignore"):
             points = loop.train(
-                optimizer(slab, w_q, w_k, _runs(rates[part]).astype(dtype)),
+                lookup.optimizer(slab["optimizer"], w_q, w_k, _runs(rates[part]).astype(dtype)),
                 batches,
                 held_out,
                 scale=_runs(factors[part]).astype(dtype),
@@ -325,13 +325,6 @@ def _runs(values: Sequence[float]) -> Floats:
 def _snr(probes: Batch, w_q: Floats, w_k: Floats, factor: float, loss: Loss) -> float:
     d_product = lookup.loss_d_product(probes, w_q @ w_k.T, scale=_runs([factor]), loss=loss)
     return lookup.signal_to_noise(d_product, w_q, w_k)
-
-
-def optimizer(slab: Slab, w_q: Floats, w_k: Floats, rate: Floats) -> Optimizer:
-    """Return the slab's optimizer for the same projections and several rates [n_runs, 1, 1]."""
-    if slab["optimizer"] == "adam":
-        return AdamOptimizer(w_q, w_k, rate=rate)
-    return SgdOptimizer(w_q, w_k, rate=rate)
 
 
 # Random draws
