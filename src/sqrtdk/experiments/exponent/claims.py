@@ -78,7 +78,7 @@ def _claim(
 CLAIMS = (
     _claim(
         "exponent_unrelated",
-        "For unrelated vectors, the power of d_k that keeps attention as it is is 1/2.",
+        "For unrelated vectors, the power of d_k that keeps attention as it is is near 1/2.",
         unrelated,
         "the entropy",
         "1/2",
@@ -86,7 +86,7 @@ CLAIMS = (
     ),
     _claim(
         "exponent_related",
-        "For vectors with a match, the power of d_k that keeps the entropy as it is is 1.",
+        "For vectors with a match, the power of d_k that keeps the entropy as it is is near 1.",
         related,
         "the entropy",
         "1",
@@ -94,7 +94,7 @@ CLAIMS = (
     ),
     _claim(
         "exponent_match",
-        "For vectors with a match, the power of d_k that keeps the weight of the match is 1.",
+        "For vectors with a match, the power of d_k that keeps the weight of the match is near 1.",
         match,
         "the weight of the match",
         "1",

@@ -24,7 +24,8 @@ def lead_length(run: RunTables) -> str:
     return (
         f"**Beyond the trained length the scale should grow.** A head trained with {n_k} keys and "
         f"asked at {most} keeps a weight of {weight(scaled_rule(run.settings['scaling']))} on the "
-        f"match with √d_k, and of {weight('ssmax')} with a factor that grows with ln n."
+        f"match with √d_k, and of {weight('ssmax')} with a factor that grows with "
+        "ln\N{NO-BREAK SPACE}n."
     )
 
 
