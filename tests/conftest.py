@@ -26,6 +26,9 @@ threads.use_one()
 
 composed_once.install()
 
+# Collecting the tests makes a million objects that stay: see `pytest_collection_finish`.
+gc.disable()
+
 ROOT = Path(sqrtdk.__file__).resolve().parents[2]
 
 # Processes that tests start also run this folder's code, whatever is installed.
@@ -90,6 +93,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*warm.COLLECT)
+    gc.enable()
 
 
 @pytest.fixture

@@ -70,11 +70,11 @@ def test_the_share_of_the_largest_row_is_covered_at_every_number_of_seeds() -> N
 def test_the_typical_row_is_the_median_of_all_rows() -> None:
     # .0124 and 1.34e-4 are the medians of the pooled rows of an independent simulation.
     for d_k, pooled in ((256, 0.0124), (1024, 1.34e-4)):
-        found = draws.pool(2000, d_k=d_k, n_k=64)["off"]["grad_logits_median"]
+        found = draws.pool(1000, d_k=d_k, n_k=64)["off"]["grad_logits_median"]
         one = intervals.statistics(found, pool="median")
         # A seed's median of 64 rows is the mean of the middle two, which lies a little above
         # their geometric mean where rows are decades apart: 5 % at d_k = 1024.
-        # The standard error of the simulation is 4 % there; three of them.
+        # The standard error of the simulation is 6 % there; two and a half of them.
         assert one["mean"] == pytest.approx(pooled, rel=0.2)
         # The arithmetic mean is decided by lucky seeds.
         assert np.mean(found) > 1.15 * pooled
@@ -146,10 +146,13 @@ FINE, COARSE = [2**i for i in range(13)], [4**i for i in range(7)]
 
 @pytest.mark.parametrize(("n_k", "grid"), [(16, FINE), (256, COARSE)])
 def test_interpolation_does_not_exclude_an_exact_crossing(n_k: int, grid: list[int]) -> None:
+    # Each size is asked for by every metric, and takes milliseconds.
+    exact = cache(expectations.expectations)
+
     def value(metric: str, d_k: float) -> float:
-        off = expectations.expectations(n_k, d_k, 1.0)
+        off = exact(n_k, d_k, 1.0)
         if metric.startswith("ratio_"):
-            on = expectations.expectations(n_k, d_k, d_k**-0.5)
+            on = exact(n_k, d_k, d_k**-0.5)
             x = metric.replace("ratio_", "grad_") + "_sq"
             return float((getattr(off, x) / getattr(on, x)) ** 0.5)
         if metric == "entropy_normalized":
@@ -202,8 +205,8 @@ def test_a_crossing_follows_the_bend_of_the_curve_and_knows_how_far_a_line_is_of
 
 
 def test_the_default_onsets_cover_the_exact_ones_over_seeds() -> None:
-    pools = {d_k: draws.pool(1500, d_k=d_k, n_k=16) for d_k in (1, 2, 4, 8, 16, 32, 64, 256, 1024)}
-    for one in coverage.of_curves(pools, n_k=16, seeds=(5, 20), most=75):
+    pools = {d_k: draws.pool(800, d_k=d_k, n_k=16) for d_k in (1, 2, 4, 8, 16, 32, 64, 256, 1024)}
+    for one in coverage.of_curves(pools, n_k=16, seeds=(5, 20), most=40):
         # As above.
         assert one.share * one.blocks >= binom.ppf(1e-5, one.blocks, 0.9), one
 
