@@ -448,7 +448,7 @@ EXOTIC = {
     "huge range": {"d_k": [4**i for i in range(13)], "n_k": (100_000,)},
     "twelve arms": {"n_k": (5,), "scaling": [f"a_rule_with_a_long_name_{i}" for i in range(12)]},
     "long names": {"n_k": (5,), "inputs": ("x" * 32, "y" * 32), "n_q": (1, 2)},
-    "two seeds": {"seeds": 2},
+    "two seeds": {"n_k": (5,), "seeds": 2},
 }
 
 
