@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
-from conftest import ROOT, snakemake
+from conftest import ROOT, Run, snakemake
 
 from sqrtdk.jobs import merge
 from sqrtdk.workflow import request, shard_jobs, targets
@@ -20,8 +20,13 @@ def commands_of(folder: Path, *arguments: str) -> list[list[str]]:
     """List the arguments of every job of a run in `folder`, in the order in which it runs them."""
     done = snakemake(folder, "-n", "-p", *arguments)
     assert done.returncode == 0, done.stderr
+    return commands(done)
+
+
+def commands(dry: Run) -> list[list[str]]:
+    """List the same, of a dry run with `-p`."""
     lines = re.findall(
-        r"^Shell command: python -m (.*)$", done.stdout + done.stderr, flags=re.MULTILINE
+        r"^Shell command: python -m (.*)$", dry.stdout + dry.stderr, flags=re.MULTILINE
     )
     return [words(line) for line in lines]
 

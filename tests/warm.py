@@ -1,16 +1,18 @@
 """Run `python -m MODULE` without its imports: in a fork of a process that has them.
 
 Half of the time of a short Snakemake run is the import of Snakemake, and most of that of a job is
-the import of pandas and matplotlib. Each of pytest's processes starts one server. Each run, and in
-each run the process that forks for its jobs (`sqrtdk.workflow.forks`), is a fork of it with its own
-arguments, folder, environment and streams. Runs of the code that the server's PYTHONPATH leads to
-are forks of a fork that has loaded it, too; those of any other code, such as a copy that a test
-edits, load their own.
+the import of pandas and matplotlib. All of pytest's processes have one server, which the first that
+needs it starts. Each run, and in each run the process that forks for its jobs
+(`sqrtdk.workflow.forks`), is a fork of it with its own arguments, folder, environment and streams.
+Runs of the code that the server's PYTHONPATH leads to are forks of a fork that has loaded it, too;
+those of any other code, such as a copy that a test edits, load their own.
 Tests of the process itself (signals, kills, closed streams) use processes of their own, with jobs
 of their own.
 """
 
 import atexit
+import binascii
+import fcntl
 import gc
 import importlib
 import json
@@ -18,6 +20,7 @@ import os
 import pkgutil
 import runpy
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -76,18 +79,37 @@ def run(
 
 @cache
 def _server() -> Path:
-    """Start the server; return the folder with its socket and with the `python` of its runs."""
-    scratch = tempfile.TemporaryDirectory()
-    place = Path(scratch.name)
-    write_python(place / "python", sys.executable, place / "socket")
-    # A process with threads, as BLAS starts them, cannot be forked.
-    variables = os.environ | {"OMP_NUM_THREADS": "1"}
-    server = start([sys.executable, __file__, str(place / "socket")], variables)
+    """Start the server, or find that of another process of this session of pytest.
+
+    Return the folder with its socket and with the `python` of its runs. The server ends with its
+    input, a pipe that each of these processes holds open until it ends.
+    """
+    session = os.environ.get("PYTEST_XDIST_TESTRUNUID", f"{os.getpid()}")
+    # A pytest that a test starts on a copy of the project has the variables of this session.
+    code = binascii.crc32(f"{sys.executable} {os.environ.get('PYTHONPATH')}".encode())
+    place = Path(tempfile.gettempdir(), f"sqrtdk-{session}-{code:08x}")
+    place.mkdir(mode=0o700, exist_ok=True)
+    pipe = place / "input"
+    with (place / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if pipe.exists():
+            # An error, and no wait, if the server could not be started.
+            os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+            return place
+        os.mkfifo(pipe)
+        write_python(place / "python", sys.executable, place / "socket")
+        reads = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        held = os.open(pipe, os.O_WRONLY)
+        # A process with threads, as BLAS starts them, cannot be forked.
+        variables = os.environ | {"OMP_NUM_THREADS": "1"}
+        server = start([sys.executable, __file__, str(place / "socket")], variables, reads)
+        os.close(reads)
 
     def end() -> None:
-        # It ends with its input.
-        server.communicate()
-        scratch.cleanup()
+        os.close(held)
+        # So that its CPU time is part of that of the session.
+        server.wait()
+        shutil.rmtree(place)
 
     atexit.register(end)
     return place
@@ -100,11 +122,9 @@ def write_python(path: Path, python: str, socket: Path) -> None:
     path.chmod(0o755)
 
 
-def start(command: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+def start(command: list[str], environment: dict[str, str], reads: int) -> subprocess.Popen[bytes]:
     """Start a server that `serve` is the code of; return it once it answers."""
-    server = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
-    )
+    server = subprocess.Popen(command, stdin=reads, stdout=subprocess.PIPE, env=environment)
     assert server.stdout is not None
     assert server.stdout.readline() == b"ready\n"
     return server
