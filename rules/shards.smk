@@ -83,4 +83,6 @@ for job in flow.shards.batches:
 
 
 if not workflow.remote_exec:
-    patches.share_resources(workflow, {job.rule: job.rule_alone for job in flow.shards.batches})
+    patches.share_resources(
+        workflow, {job.rule: job.rule_alone for job in flow.shards.batches}
+    )
