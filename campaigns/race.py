@@ -106,8 +106,8 @@ def recurrent_case(reader: str, d_k: int, dtype: str) -> Case:
 
     def ours(steps: int) -> Parameters:
         now = flat.copy()
-        parameters, gradient = recall.views(now, shapes), np.empty_like(now)
-        into, state = recall.views(gradient, shapes), adam.AdamState(now)
+        parameters, gradient = adam.views(now, shapes), np.empty_like(now)
+        into, state = adam.views(gradient, shapes), adam.AdamState(now)
         scratch = np.empty_like(now)
         for step in range(steps):
             data = drawn[step % len(drawn)]
@@ -118,7 +118,7 @@ def recurrent_case(reader: str, d_k: int, dtype: str) -> Case:
             state.step(now, gradient, scratch, rate=rate)
         return parameters
 
-    start = {name: one.copy() for name, one in recall.views(flat, shapes).items()}
+    start = {name: one.copy() for name, one in adam.views(flat, shapes).items()}
     data = tuple(np.stack([one[place] for one in drawn]) for place in range(3))
     step = race_models.Recurrent(reader, rate, data)
     return Case(
