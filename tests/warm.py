@@ -15,10 +15,10 @@ import binascii
 import fcntl
 import gc
 import importlib
+import importlib.util
 import json
 import os
 import pkgutil
-import runpy
 import select
 import shutil
 import signal
@@ -34,6 +34,14 @@ from pathlib import Path
 
 import composed_once
 import job
+
+# From its file, because the server has none of the project's modules.
+_FILE = Path(__file__).parents[1] / "src/sqrtdk/system/as_main.py"
+_SPEC = importlib.util.spec_from_file_location("as_main", _FILE)
+assert _SPEC is not None
+assert _SPEC.loader is not None
+as_main = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(as_main)
 
 Run = subprocess.CompletedProcess[str]
 
@@ -233,24 +241,8 @@ def _run(words: list[str], folder: str, environment: dict[str, str]) -> int:
     os.chdir(folder)
     paths = environment.get("PYTHONPATH", "")
     sys.path[:1] = [folder, *(paths.split(os.pathsep) if paths else [])]
-    sys.argv = words
-    # As the interpreter runs it: from its file, and not as what others import.
-    if not hasattr(sys.modules.get(words[0]), "__path__"):
-        sys.modules.pop(words[0], None)
-    code = 0
-    try:
-        runpy.run_module(words[0], run_name="__main__", alter_sys=True)
-    except SystemExit as ended:
-        if isinstance(ended.code, str):
-            print(ended.code, file=sys.stderr)
-        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-    except BaseException:
-        traceback.print_exc()
-        code = 1
-    atexit._run_exitfuncs()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    return code
+    found: int = as_main.execute(words)
+    return found
 
 
 if __name__ == "__main__":

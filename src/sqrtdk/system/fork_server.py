@@ -12,7 +12,6 @@ The process waits until the client closes the socket, so that its number stays v
 project it imports next to nothing, because a job runs `MODULE` and nothing else.
 """
 
-import atexit
 import contextlib
 import ctypes
 import gc
@@ -21,17 +20,24 @@ import importlib.util
 import json
 import os
 import resource
-import runpy
 import signal
 import socket
 import sys
-import traceback
 from collections.abc import Mapping, Sequence
+from typing import TypedDict
 
-from sqrtdk.system import stdio
+from sqrtdk.system import as_main, stdio
 
 DIE_WITH_PARENT = 1
 """Linux's PR_SET_PDEATHSIG: the signal that a process gets when its parent ends."""
+
+
+class Request(TypedDict):
+    """What a client asks for: the arguments of `run`."""
+
+    words: list[str]
+    environment: dict[str, str]
+    log: str
 
 
 def serve() -> None:
@@ -53,7 +59,7 @@ def serve() -> None:
                 return
             with socket.socket(fileno=found[0]) as line:
                 # Not through a buffer, which would take more than the line.
-                request = json.loads(_line(line))
+                request: Request = json.loads(_line(line))
                 module = request["words"][0]
                 if module not in known:
                     known.add(module)
@@ -99,7 +105,7 @@ def _prepare(module: str, environment: Mapping[str, str]) -> None:
     gc.freeze()
 
 
-def _answer(line: socket.socket, request: Mapping[str, object]) -> None:
+def _answer(line: socket.socket, request: Request) -> None:
     # Without this process, no other would end a fork with the run.
     server = os.getppid()
     with contextlib.suppress(OSError, AttributeError):
@@ -107,7 +113,7 @@ def _answer(line: socket.socket, request: Mapping[str, object]) -> None:
     if os.getppid() != server:
         return
     line.sendall(f"{os.getpid()}\n".encode())
-    code = run(**request)  # type: ignore[arg-type]
+    code = run(**request)
     used = resource.getrusage(resource.RUSAGE_SELF)
     own = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = used.ru_utime + used.ru_stime + own.ru_utime + own.ru_stime
@@ -127,28 +133,7 @@ def run(words: Sequence[str], environment: Mapping[str, str], log: str) -> int:
         return 1
     os.dup2(opened, 2)
     os.close(opened)
-    sys.argv = list(words)
-    # It is run from its file, as the interpreter does it.
-    for name in (words[0], f"{words[0]}.__main__"):
-        if not hasattr(sys.modules.get(name), "__path__"):
-            sys.modules.pop(name, None)
-    code = 0
-    try:
-        runpy.run_module(words[0], run_name="__main__", alter_sys=True)
-    except SystemExit as ended:
-        if isinstance(ended.code, str):
-            print(ended.code, file=sys.stderr)
-        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-    except BaseException:
-        traceback.print_exc()
-        code = 1
-    with contextlib.suppress(Exception):
-        atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
-        # A full disk, or a closed pipe.
-        with contextlib.suppress(OSError, ValueError):
-            stream.flush()
-    return code
+    return as_main.execute(words)
 
 
 if __name__ == "__main__":

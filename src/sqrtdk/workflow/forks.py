@@ -143,7 +143,7 @@ class Processes:
     def __getattr__(self, name: str) -> Any:
         return getattr(subprocess, name)
 
-    def Popen(self, text: str, **options: Any) -> Any:  # noqa: N802
+    def start(self, text: str, **options: Any) -> Any:
         """Start a job: in a fork if it is a command of a rule, otherwise as Snakemake would."""
         command = command_of(text) if options.get("stdout") is not subprocess.PIPE else None
         if command is not None and _is_own_python(options["env"]):
@@ -154,6 +154,8 @@ class Processes:
                 self.forks[found.pid] = found
                 return found
         return subprocess.Popen(text, **options)
+
+    Popen = start
 
     @contextlib.contextmanager
     def benchmarked(self, pid: Any = None, record: Any = None, *others: Any) -> Iterator[Any]:
