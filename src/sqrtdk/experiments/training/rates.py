@@ -24,7 +24,7 @@ from sqrtdk.experiments.training import measure as training
 from sqrtdk.experiments.training.crossfit import Chosen
 from sqrtdk.schema import Column
 from sqrtdk.stats.intervals import median, median_interval, typical_ratio
-from sqrtdk.stats.seed_columns import mean_row
+from sqrtdk.stats.seed_columns import estimate_columns, mean_row
 from sqrtdk.stats.series import scaled_rule
 from sqrtdk.storage import tables
 
@@ -129,31 +129,26 @@ COLUMNS = (
         "Upper end, from the upper bounds, or inf. Empty below six seeds.",
         optional=True,
     ),
-    Column(
+    *estimate_columns(
         "window",
         "For a best rate: width of the window of learning rates at which a run ends, after "
         "`steps`, at 90 % or more; mean over seeds. A rate of the grid covers the decades from "
         "half way to the one below it to half way to the one above it.",
         "decades",
-        optional=True,
     ),
-    Column("window_low", "Lower end of its 95 % interval.", "decades", optional=True),
-    Column("window_high", "Upper end of its 95 % interval.", "decades", optional=True),
     Column(
         "window_edge",
         "For a best rate: 1 if some run ended at 90 % or more at the lowest or the highest "
         "rate of the grid, so that the window may be wider than shown, 0 otherwise. Else empty.",
         optional=True,
     ),
-    Column(
+    *estimate_columns(
         "window_gap",
         "For a best rate: how much wider the window of the rule that divides by √d_k is, mean "
         "over seeds. Empty if the run has no such rule.",
         "decades",
-        optional=True,
+        ends="gap",
     ),
-    Column("gap_low", "Lower end of its 95 % interval.", "decades", optional=True),
-    Column("gap_high", "Upper end of its 95 % interval.", "decades", optional=True),
 )
 
 Seeds = pd.Series
