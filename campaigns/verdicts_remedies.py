@@ -144,7 +144,7 @@ def sigmoid(weight: float, ratio: float) -> Draw:
     return draw
 
 
-LONGEST = {"n_k": 16, "n_asked": 4096, "edge": "", "best_match_weight": 0.9}
+LONGEST = {"multiplier": "fixed", "n_k": 16, "n_asked": 4096, "edge": "", "best_match_weight": 0.9}
 
 
 def disperses(kept: float) -> Draw:

@@ -147,8 +147,11 @@ def test_the_best_weights_are_those_of_bayes_rule() -> None:
     assert row["best_loss"] == pytest.approx(np.mean(losses), rel=1e-9)
 
 
-def frame(loss: float, weight: float, kept: float) -> pd.DataFrame:
-    """runs.csv of 1/√d_k and log_n, with the numbers of the longest library given."""
+def frame(loss: float, weight: float, kept: float, multiplier: str = "fixed") -> pd.DataFrame:
+    """runs.csv of 1/√d_k and log_n, with the numbers of the longest library given.
+
+    A learned multiplier has half of the loss of a fixed one, with both rules.
+    """
     rng, found = np.random.default_rng(0), []
     for scaling in RULES:
         for rate, worse in ((0.003, 2.0), (0.01, 1.0), (0.03, 2.0)):
@@ -157,11 +160,13 @@ def frame(loss: float, weight: float, kept: float) -> pd.DataFrame:
                     long = n_asked == 1024
                     match = {"on": kept if long else 0.9, "log_n": weight if long else 0.9}[scaling]
                     size = 2.0 * (loss if long and scaling == "log_n" else 1.0)
+                    if multiplier == "learned":
+                        size /= 2.0
                     row = dict.fromkeys((one.name for one in measure.COLUMNS), 0.5)
                     row |= {"held_out_loss": size * worse * math.exp(0.05 * rng.normal()),
                             "match_weight": match + 0.01 * rng.normal()}  # fmt: skip
                     axes = {"d_k": 64, "n_k": 16, "batch_size": 16, "scaling": scaling,
-                            "multiplier": "fixed", "learning_rate": rate, "seed": seed,
+                            "multiplier": multiplier, "learning_rate": rate, "seed": seed,
                             "n_asked": n_asked}  # fmt: skip
                     found.append(row | axes)
     return pd.DataFrame(found)
@@ -189,6 +194,29 @@ def test_claims_follow_the_table(
     assert verdicts.judge(one, one.evidence(settings, found))["verdict"] == verdict
     near = found[found["n_asked"] == 16]
     assert verdicts.judge(one, one.evidence(settings, near))["verdict"] == "not measured"
+
+
+def test_a_learned_multiplier_is_judged_by_that_of_the_root() -> None:
+    settings: Any = {"scaling": RULES}
+    both = pd.concat([frame(0.5, 0.7, 0.3), frame(1.5, 0.7, 0.6, "learned")])
+    found = pd.DataFrame(list(lengths.rows(settings, both)))
+    last = found[found["n_asked"] == 1024].set_index(["scaling", "multiplier"])["loss_ratio"]
+    assert last["on", "learned"] == 1.0
+    # Both arms draw the same noise, so that the typical ratio is near the one put in.
+    assert last["log_n", "learned"] == pytest.approx(1.5, rel=0.1)
+    conditions = {}
+    for one in claims.CLAIMS:
+        assert one.evidence is not None
+        row = verdicts.judge(one, one.evidence(settings, found))
+        assert "a fixed multiplier" in str(row["answer"])
+        conditions[one.claim] = row["verdict"], row["condition"]
+    assert conditions == {
+        "dispersion": ("true with a condition", "fails for multiplier = learned"),
+        "length_scale": (
+            "true with a condition",
+            "fails for scaling = log_n, multiplier = learned",
+        ),
+    }
 
 
 def test_the_simulated_rules_of_remedies_sinks_and_length_are_seldom_wrong() -> None:

@@ -48,9 +48,10 @@ def disperses(whole: WholeTable) -> Finding:
         holds,
         f"weight on the match {format_estimate(weight)} at {row['n_asked']} keys, "
         f"{format_estimate(kept)} times that at {row['n_k']}; best possible {best}",
-        f"With 1/√d_k a head trained at {row['n_k']} keys {verb}: asked at {row['n_asked']}, its "
-        f"weight on the match is {format_estimate(weight)}, {format_estimate(kept)} times that at "
-        f"{row['n_k']} keys. The best possible weights have {best} there.",
+        f"With 1/√d_k and a {row['multiplier']} multiplier, a head trained at {row['n_k']} keys "
+        f"{verb}: asked at {row['n_asked']}, its weight on the match is "
+        f"{format_estimate(weight)}, {format_estimate(kept)} times that at {row['n_k']} keys. "
+        f"The best possible weights have {best} there.",
         f"weight on the match at {row['n_asked']} keys over that at {row['n_k']}",
         kept,
         abs(kept.mean - SELECTS),
@@ -59,7 +60,7 @@ def disperses(whole: WholeTable) -> Finding:
 
 
 def keeps(whole: WholeTable) -> Finding:
-    """Judge whether a rule that grows with the length keeps the match and lowers the loss."""
+    """Judge whether a growing rule keeps the match, with less loss than 1/√d_k."""
     row = _end(whole)
     weight, ratio = estimate_of(row, "match_weight"), estimate_of(row, "loss_ratio")
     holds = all_known((beyond(weight, SELECTS, above=True), beyond(ratio, 1.0, above=False)))
@@ -68,10 +69,12 @@ def keeps(whole: WholeTable) -> Finding:
     return Finding(
         holds,
         f"weight on the match {format_estimate(weight)} at {row['n_asked']} keys, loss "
-        f"{format_estimate(loss)}, {format_estimate(ratio)} times that of 1/√d_k",
-        f"A scale that grows with the number of keys {verb} the match: asked at {row['n_asked']} "
-        f"keys after {row['n_k']}, its weight is {format_estimate(weight)}, and the loss "
-        f"{format_estimate(ratio)} times that with 1/√d_k.",
+        f"{format_estimate(loss)}, {format_estimate(ratio)} times that of 1/√d_k with a "
+        f"{row['multiplier']} multiplier",
+        f"A scale that grows with the number of keys, with a {row['multiplier']} multiplier, "
+        f"{verb} the match: asked at {row['n_asked']} keys after {row['n_k']}, its weight is "
+        f"{format_estimate(weight)}, and the loss {format_estimate(ratio)} times that with 1/√d_k "
+        "and such a multiplier.",
         f"weight on the match at {row['n_asked']} keys",
         weight,
         min(abs(weight.mean - SELECTS), abs(ratio.mean - 1.0)),
@@ -79,10 +82,9 @@ def keeps(whole: WholeTable) -> Finding:
     )
 
 
-def _fixed_scaled(settings: Settings, table: pd.DataFrame) -> list[WholeTable]:
+def _scaled(settings: Settings, table: pd.DataFrame) -> list[WholeTable]:
     name = scaled_rule(settings["scaling"])
-    rows = table[(table["scaling"] == name) & (table["multiplier"] == "fixed")]
-    return _parts(rows, settings, labels=[])
+    return _parts(table[table["scaling"] == name], settings, labels=[])
 
 
 def _growing(settings: Settings, table: pd.DataFrame) -> list[WholeTable]:
@@ -114,14 +116,15 @@ CLAIMS = (
     Claim(
         "dispersion",
         "With 1/√d_k, a head disperses when it is asked at more keys than in training.",
-        "The ratio is the typical one over seeds (Hodges-Lehmann) of the weight on the match at "
+        "Judged for a fixed and for a learned multiplier of the scale. The ratio is the typical "
+        "one over seeds (Hodges-Lehmann) of the weight on the match at "
         "the most keys asked to that at the number of keys of training. True if the whole interval "
         f"is below {SELECTS}, false if it is above. {CHOSEN} Not measured if the most keys are "
         f"fewer than {MIN_FACTOR} times those of training.",
         "extrapolation-match",
         disperses,
         source="ours",
-        evidence=_fixed_scaled,
+        evidence=_scaled,
         table="lengths",
     ),
     Claim(
@@ -129,7 +132,8 @@ CLAIMS = (
         "A scale that grows with the number of keys keeps the match beyond the trained length.",
         "True for a rule if, at the most keys asked, the whole interval of the mean weight on the "
         f"match is above {SELECTS}, and that of the typical ratio (Hodges-Lehmann) of its loss to "
-        "that of 1/√d_k is below 1; false if one of both is surely otherwise. "
+        "that of 1/√d_k with the same multiplier, fixed or learned, is below 1; false if one "
+        "of both is surely otherwise. "
         f"{CHOSEN} Not measured if the most keys are fewer than {MIN_FACTOR} times those of "
         "training.",
         "extrapolation-match",

@@ -47,8 +47,8 @@ COLUMNS = (
     ),
     *estimate_columns(
         "loss_ratio",
-        "Typical ratio (Hodges-Lehmann) of the loss to that of 1/√d_k with a fixed multiplier. "
-        "Empty if the run has no such rule.",
+        "Typical ratio (Hodges-Lehmann) of the loss to that of 1/√d_k with the same multiplier, "
+        "fixed or learned. Empty if the run has no such rule.",
     ),
 )
 
@@ -82,8 +82,9 @@ def rows(settings: Settings, runs: pd.DataFrame) -> Iterator[tables.Row]:
             (str(scaling), str(multiplier)): arm_of(cells, n_k)
             for (scaling, multiplier), cells in frame.groupby(["scaling", "multiplier"], sort=True)
         }
-        measure = arms.get((scaled or "", "fixed"))
         for (scaling, multiplier), arm in arms.items():
+            # Like by like: a learned multiplier alone lowers the loss.
+            measure = arms.get((scaled or "", multiplier))
             named: tables.Row = {"scaling": scaling, "multiplier": multiplier}
             for n_asked in sorted(set(frame["n_asked"])):
                 row = common | named | _row(arm, measure, n_k, int(n_asked))
