@@ -6,6 +6,7 @@ angles, and the sampled softmax is that of `test_expectations`, with matches.
 """
 
 import math
+import tracemalloc
 from itertools import pairwise
 from typing import Any
 
@@ -223,6 +224,28 @@ def test_two_exponential_logits_have_a_closed_largest_weight() -> None:
     )  # fmt: skip
     found = any_density.given_density(any_density.laplace(sigma, 2), sigma, 2)
     assert found.max_weight == pytest.approx(value, rel=PROMISED)
+
+
+def test_sums_over_a_density_hold_a_block_at_a_time_and_do_not_depend_on_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    density = any_density.laplace(2.0, 64)
+
+    def measured() -> tuple[any_density.GivenDensity, int]:
+        tracemalloc.start()
+        found = any_density.given_density(density, 2.0, 64)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return found, peak
+
+    whole, all_at_once = measured()
+    monkeypatch.setattr(any_density, "BLOCK", any_density.BLOCK // 64)
+    parts, peak = measured()
+    # Sums in another order: a few roundings.
+    assert parts == pytest.approx(whole, rel=1e-13)
+    assert peak < all_at_once / 4
+    # An array holds 8 bytes an entry, and fewer than 12 of them are held: 100 MB at any sigma.
+    assert peak < 12 * 8 * any_density.BLOCK + 1_000_000
 
 
 def test_the_sphere_of_many_dimensions_is_nearly_normal() -> None:

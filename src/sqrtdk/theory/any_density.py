@@ -18,6 +18,12 @@ from sqrtdk.theory.fixed_sigma import STEP, TAIL, FloatArray, check_n_k, log1m
 NODES = 16
 """Nodes of a panel; its quadrature is exact up to degree 31, its running integral up to 15."""
 
+BLOCK = 2**20
+"""Entries of an array [u, nodes] that is held at a time: 8 MB; about ten are held at once.
+
+The step of u and the panels both shrink with sigma, so the whole array grows as its square.
+"""
+
 
 class Density(NamedTuple):
     """A density of x on panels: nodes in rising order and probabilities, both [panels, NODES].
@@ -101,23 +107,16 @@ def given_density(density: Density, sigma: float, n_k: int) -> GivenDensity:
     last = math.log(40) - sigma * low
     du = max(STEP, sigma * density.step)
     u = np.arange(first, last + du, du)
-    y = u[:, None] + sigma * x
-    # Beyond, e^-w is 0, and powers of w would overflow.
-    w = np.exp(np.minimum(y, 40.0))
-    decay = np.exp(-w)
-    hidden = -np.expm1(-w)
     n = float(n_k)
-    log_phi = log1m(hidden @ probability)
+    rows = max(1, BLOCK // x.size)
+    blocks = (u[i : i + rows] for i in range(0, len(u), rows))
+    found = [_integrals(density, sigma, n, block) for block in blocks]
+    hit, w1, w1x, w2, w2x, w2xx, w3, wlog = np.concatenate([one.over_x for one in found], axis=1)
+    largest, gap = (sum(one.largest for one in found), sum(one.gap for one in found))
+    log_phi = log1m(hit)
     one = n * du * np.exp((n - 1) * log_phi)
     two = n * (n - 1) * du * np.exp((n - 2) * log_phi)
     three = n * (n - 1) * (n - 2) * du * np.exp((n - 3) * log_phi)
-    wd = w * decay
-    # Differences of x only count, so it is taken from where w is about 1 for large sigma.
-    tilt = np.stack([probability, probability * x, probability * x * x], axis=1)
-    w1, w1x, _ = (wd @ tilt).T
-    w2, w2x, w2xx = (w * wd @ tilt).T
-    w3 = w**2 * wd @ probability
-    wlog = (wd * y) @ probability
     pairs = w2**2 @ two
     around = np.divide(w1x, w1, out=np.zeros_like(w1), where=w1 > 0)
     radial = 2 * (w2xx * w2) @ two + (w2xx * w1**2) @ three
@@ -128,7 +127,6 @@ def given_density(density: Density, sigma: float, n_k: int) -> GivenDensity:
     )
     pairs_x = 2 * (w2xx * w2 - w2x**2) @ two
     triples_x = (w2xx * w1**2 - 2 * w2x * w1x * w1 + w2 * w1x**2) @ three
-    largest, gap = _largest(density, hidden, wd, n)
     return GivenDensity(
         weight_sum=float(w1 @ one),
         entropy_nats=float(-np.euler_gamma - wlog @ one),
@@ -141,6 +139,32 @@ def given_density(density: Density, sigma: float, n_k: int) -> GivenDensity:
         max_weight=float(largest * du),
         max_weight_gap=float(gap * du),
     )
+
+
+class _Integrals(NamedTuple):
+    """Integrals over x at some u: `over_x` [8, u], and the sums over these u for E max p."""
+
+    over_x: FloatArray
+    largest: float
+    gap: float
+
+
+def _integrals(density: Density, sigma: float, n: float, u: FloatArray) -> _Integrals:
+    """Return the integrals of f times 1 - e^-w, w e^-w and so on, with w = e^(u + sigma x)."""
+    x, probability = density.x.ravel(), density.probability.ravel()
+    y = u[:, None] + sigma * x
+    # Beyond, e^-w is 0, and powers of w would overflow.
+    w = np.exp(np.minimum(y, 40.0))
+    hidden = -np.expm1(-w)
+    wd = w * np.exp(-w)
+    # Differences of x only count, so it is taken from where w is about 1 for large sigma.
+    tilt = np.stack([probability, probability * x, probability * x * x], axis=1)
+    w1, w1x, _ = (wd @ tilt).T
+    w2, w2x, w2xx = (w * wd @ tilt).T
+    w3 = w**2 * wd @ probability
+    wlog = (wd * y) @ probability
+    over_x = np.stack([hidden @ probability, w1, w1x, w2, w2x, w2xx, w3, wlog])
+    return _Integrals(over_x, *_largest(density, hidden, wd, n))
 
 
 def _largest(density: Density, hidden: FloatArray, wd: FloatArray, n: float) -> tuple[float, float]:
