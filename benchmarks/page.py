@@ -95,8 +95,8 @@ class Target:
 
     @property
     def found(self) -> str:
-        """Return the measured value with its spread."""
-        return shown(list(self.values))
+        """Return the measured value with its spread, in more digits than the target has."""
+        return shown(list(self.values), 4)
 
 
 def _at_most(what: str, limit: float, values: np.ndarray, where: str = "") -> Target:
