@@ -3,8 +3,9 @@
     python -m campaigns.runs docs/performance-runs.md [--runs 5] [--research 1]
 
 CPU time is that of the run's process and of all processes that it waited for. The table of parts
-adds up what the jobs of the last run report of themselves; the rest is Snakemake and the start of the
-servers that jobs are forks of. Each folder is empty, so the time left is promised as to a newcomer.
+adds up what the jobs of the last run report of themselves; the rest is Snakemake and the start of
+the servers that jobs are forks of. Each folder is empty, so the time left is promised as to a
+newcomer.
 """
 
 import argparse
