@@ -37,6 +37,7 @@ RULES = {
 LAWS = {
     "gaussian": {"law": "gaussian"},
     "planted": {"law": "planted", "cosine": 0.5},
+    "sphere": {"law": "sphere", "arrays": "both"},
     "non_centred": {"law": "non_centred", "q_mean": 1, "k_mean": 1},
     "graded": {"law": "graded", "cosine": 0.5, "steps": 4},
 }
@@ -342,6 +343,22 @@ def test_numbers_are_those_of_the_table() -> None:
     dead = one(frame, d_k=64, n_k=16, scaling="on", metric="grad_logits_dead_entries")
     shown = wording.format_percent(Estimate(dead["mean"], dead["ci_low"], dead["ci_high"]))
     assert shown in found["gradients_typical"]["numbers"].split(claims_claim.SERIES_SEPARATOR)[0]
+
+
+def test_each_onset_with_theory_has_the_exact_one_beside() -> None:
+    frame = table(d_k=[2**i for i in range(13)], n_k=[256], inputs=["gaussian", "sphere"])
+    frame["exact"] = frame["mean"]
+    found = judged(frame[frame["inputs"] == "gaussian"])
+    # This table has sigma / (sigma + 2) = 0.9 at d_k = 324; for 256 keys 395.29 and 8.87 are exact.
+    for text in (found["one_hot"]["condition"], found["one_hot"]["numbers"]):
+        assert "from d_k ≈ 324 (" in text
+        assert ", exact 395)" in text
+    assert ", exact 8.87)" in found["from_64"]["answer"]
+    # Vectors on a sphere have exact means too, but not this theory's thresholds.
+    assert "d_k ≈" in judged(frame[frame["inputs"] == "sphere"])["one_hot"]["condition"]
+    assert "exact" not in judged(frame[frame["inputs"] == "sphere"])["one_hot"]["condition"]
+    # Without exact values, the measurement stands alone.
+    assert "exact" not in judged(table(d_k=D_K, n_k=[256]))["one_hot"]["condition"]
 
 
 def test_derived_numbers_agree_with_an_independent_computation() -> None:

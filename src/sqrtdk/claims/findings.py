@@ -20,7 +20,7 @@ from sqrtdk.stats.decisions import (
     up_to,
 )
 from sqrtdk.stats.intervals import Estimate, MissingError, evenly_spaced
-from sqrtdk.stats.series import WholeTable
+from sqrtdk.stats.series import Series, WholeTable
 from sqrtdk.stats.wording import format_estimate, format_number
 from sqrtdk.theory import thresholds
 
@@ -104,18 +104,39 @@ def join(*conditions: str) -> str:
     return "; ".join(filter(None, conditions))
 
 
+def onset_of(
+    series: Series, curve: Curve, level: float, exact: Callable[[int], float] | None
+) -> Estimate | None:
+    """Return `crossing` of a curve of the series, with the exact d_k beside if theory has it.
+
+    `exact` returns that d_k for n_k unrelated normal keys.
+    """
+    found = crossing(curve, level)
+    known = series.exact and not any(math.isnan(point.exact) for point in curve.values())
+    if found is None or exact is None or not known:
+        return found
+    return found._replace(exact=exact(series.n_k))
+
+
 def reaches(
-    curve: Curve, level: float, *, above: bool, what: str
+    series: Series,
+    curve: Curve,
+    level: float,
+    *,
+    above: bool,
+    what: str,
+    exact: Callable[[int], float] | None = None,
 ) -> tuple[bool | None, Estimate | None, str]:
     """Return whether the curve ends past the level, the d_k where it crosses, and the condition.
 
+    `exact` is that of `onset_of`; each text that names the crossing has it beside.
     Raises MissingError if it does not, but the grid ends too early to refute it.
     """
     _, end = last(curve)
     holds = beyond(end, level, above=above)
     if holds is False:
         need_large(curve, f"{what} is {format_number(end.mean)}")
-    onset = crossing(curve, level) if holds else None
+    onset = onset_of(series, curve, level, exact) if holds else None
     since = ""
     if min(curve) > FACTOR * CHAPTER_D_K:
         since = f"tried from d_k = {min(curve)} on only"
@@ -155,14 +176,9 @@ def steadiness(curve: Curve) -> tuple[Estimate, bool | None]:
     return moved, holds
 
 
-def half_gone(curve: Curve, n_k: int) -> str:
-    """Return where half of the possible entropy is lost, in words; empty if unknown."""
-    onset = crossing(curve, 0.5)
-    if onset is None:
-        return ""
-    known = not any(math.isnan(point.exact) for point in curve.values())
-    exact = thresholds.half_entropy_d_k(n_k) if known else math.nan
-    return f"d_k ≈ {format_estimate(onset._replace(exact=exact))}"
+def half_gone(series: Series, curve: Curve) -> Estimate | None:
+    """Return the d_k where half of the possible entropy is lost, if the curve goes there."""
+    return onset_of(series, curve, 0.5, thresholds.half_entropy_d_k)
 
 
 def is_later(off: Curve, on: Curve) -> bool | None:

@@ -39,6 +39,8 @@ class Series:
     curves: Mapping[tuple[str, str], Curve]
     contrasts: Mapping[tuple[str, str, str], Curve] = field(default_factory=dict)
     """Paired ratios by metric and the names of the rules over and under the line."""
+    exact: bool = False
+    """Whether `theory.expectations`, and so `theory.thresholds`, hold for its input law."""
 
     @property
     def n_k(self) -> int:
@@ -124,7 +126,9 @@ def series_of(
         unrelated = law is not None and law.unrelated
         named = [axis for axis in axes if axis in varying or (axis == "inputs" and not unrelated)]
         label = ", ".join(f"{axis} = {names[axis]}" for axis in named)
-        result.append(Series(label, at, unrelated, rules, curves, paired.get(tuple(values), {})))
+        exact = law is not None and law.exact
+        ratios = paired.get(tuple(values), {})
+        result.append(Series(label, at, unrelated, rules, curves, ratios, exact))
     return result
 
 

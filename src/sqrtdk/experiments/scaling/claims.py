@@ -1,5 +1,7 @@
 """Judge the claims about unrelated vectors: one series of measurements to one finding."""
 
+from functools import partial
+
 from sqrtdk.claims.claim import Claim
 from sqrtdk.claims.findings import (
     CHAPTER_D_K,
@@ -33,6 +35,7 @@ from sqrtdk.stats.decisions import (
 from sqrtdk.stats.intervals import Estimate, MissingError
 from sqrtdk.stats.series import Series, WholeTable
 from sqrtdk.stats.wording import format_estimate, format_number, format_percent
+from sqrtdk.theory import thresholds
 
 # Unrelated vectors: scores, weights
 
@@ -76,7 +79,10 @@ def scores_stable(series: Series) -> Finding:
 def saturation(series: Series) -> Finding:
     """Judge the unscaled entropy over its largest value, at the largest d_k, against a half."""
     curve = series.curve("unscaled", "entropy_normalized")
-    holds, onset, condition = reaches(curve, 0.5, above=False, what="entropy_normalized")
+    holds, onset, condition = reaches(
+        series, curve, 0.5, above=False, what="entropy_normalized",
+        exact=thresholds.half_entropy_d_k,
+    )  # fmt: skip
     d_k, end = last(curve)
     _, keys = last(series.curve("unscaled", "effective_keys"))
     verb = "saturates" if holds else "does not saturate"
@@ -96,7 +102,10 @@ def saturation(series: Series) -> Finding:
 def one_hot(series: Series) -> Finding:
     """Judge the unscaled largest weight at the largest d_k, against 0.9."""
     curve = series.curve("unscaled", "max_weight")
-    holds, onset, condition = reaches(curve, ONE_HOT, above=True, what="max_weight")
+    holds, onset, condition = reaches(
+        series, curve, ONE_HOT, above=True, what="max_weight",
+        exact=partial(thresholds.one_hot_d_k, level=ONE_HOT),
+    )  # fmt: skip
     (d_head, head), (d_k, end) = at_head(curve), last(curve)
     also = f"{format_estimate(head)} at d_k = {d_head}, " if d_head != d_k else ""
     verb = "become" if holds else "do not become"
@@ -127,7 +136,8 @@ def from_64(series: Series) -> Finding:
     first = min(curve)
     closest = max(curve, key=lambda d_k: curve[d_k].mean)
     since = f"tried from d_k = {first} on only" if first > FACTOR * CHAPTER_D_K else ""
-    half = half_gone(off, series.n_k)
+    onset = half_gone(series, off)
+    half = f"d_k ≈ {format_estimate(onset)}" if onset else ""
     verb = "matters" if holds else "does not matter a great deal"
     return Finding(
         holds,
@@ -180,11 +190,11 @@ def gradients_typical(series: Series) -> Finding:
     median = series.ratio("grad_logits_median")
     d_end, end = last(dead)
     many, first, late = reaches(
-        dead, 0.5, above=True, what="the share of gradient entries near zero"
+        series, dead, 0.5, above=True, what="the share of gradient entries near zero"
     )
     alive = beyond(last(kept)[1], 0.5, above=False)
     small, second, later = reaches(
-        median, 1.0, above=False, what="the ratio of the median gradients"
+        series, median, 1.0, above=False, what="the ratio of the median gradients"
     )
     holds = all_known((many, alive, small))
     d_k, share = at_head(dead)

@@ -6,6 +6,7 @@ import numpy as np
 from markupsafe import Markup, escape
 from scipy.special import ndtr
 
+from sqrtdk.claims.findings import half_gone
 from sqrtdk.experiments.scaling import play
 from sqrtdk.experiments.scaling.measure import top_rows
 from sqrtdk.experiments.story import (
@@ -29,7 +30,6 @@ from sqrtdk.stats.curves import crossing, last
 from sqrtdk.stats.intervals import Estimate, MissingError, evenly_spaced
 from sqrtdk.stats.series import Series
 from sqrtdk.stats.wording import format_estimate
-from sqrtdk.theory import thresholds
 
 SHARE = [0.0, 0.25, 0.5, 0.75, 1.0]
 
@@ -239,17 +239,11 @@ def threshold(run: RunTables) -> Told:
     one = run.main()
     off, on = (one.curve(arm, "entropy_normalized") for arm, _ in PAIR)
     d_k, (end, at_end) = head(off), last(off)
-    half = crossing(off, 0.5)
+    half = half_gone(one, off)
     text = [f"At d_k = {d_k}, {percent(off[d_k])} of it is left; at {end}, {percent(at_end)}."]
     notes = [Note(str(d_k), x=float(d_k))]
     if half is not None:
-        known = not math.isnan(off[d_k].exact)
-        exact = thresholds.half_entropy_d_k(one.n_k) if known else math.nan
-        text.insert(
-            0,
-            "Half of the possible entropy is gone at "
-            f"d_k ≈ {format_estimate(half._replace(exact=exact))}.",
-        )
+        text.insert(0, f"Half of the possible entropy is gone at d_k ≈ {format_estimate(half)}.")
         notes.insert(0, Note(f"half gone: {short(half.mean, 2)}", x=half.mean))
     text.append(f"With √d_k, {percent(on[d_k])} is left at {d_k} and {percent(on[end])} at {end}.")
     return Told(
