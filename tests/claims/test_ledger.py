@@ -353,7 +353,7 @@ def test_each_onset_with_theory_has_the_exact_one_beside() -> None:
     for text in (found["one_hot"]["condition"], found["one_hot"]["numbers"]):
         assert "from d_k ≈ 324 (" in text
         assert ", exact 395)" in text
-    assert ", exact 8.87)" in found["from_64"]["answer"]
+    assert ", exact 8.9)" in found["from_64"]["answer"]
     # Vectors on a sphere have exact means too, but not this theory's thresholds.
     assert "d_k ≈" in judged(frame[frame["inputs"] == "sphere"])["one_hot"]["condition"]
     assert "exact" not in judged(frame[frame["inputs"] == "sphere"])["one_hot"]["condition"]
