@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from campaigns import verdicts_trained, verdicts_transformer
+from sqrtdk.claims import verdicts
 from sqrtdk.core import adam, scale_rules
 from sqrtdk.experiments import cells
 from sqrtdk.experiments.transformer import (
@@ -350,10 +351,16 @@ def test_the_window_is_the_decades_of_rates_that_close_the_gap() -> None:
 
 @pytest.mark.parametrize(
     ("off", "on", "holds"),
-    [((1.8, 1.0, 3.0), (1.0, 1.0, 1.0), True), ((1.9, 1.0, 1.8), (1.9, 1.0, 1.8), False)],
+    [
+        ((1.8, 1.8, 3.0), (1.0, 1.0, 1.0), True),
+        ((1.0, 1.0, 1.8), (1.0, 1.9, 1.8), False),
+        # All seeds have the same gap, a decade or none; a step of the grid is a decade.
+        ((1.8, 1.0, 3.0), (1.0, 1.0, 1.0), None),
+        ((1.9, 1.0, 1.8), (1.9, 1.0, 1.8), None),
+    ],
 )
 def test_the_claim_about_the_window_follows_from_it(
-    off: tuple[float, ...], on: tuple[float, ...], holds: bool
+    off: tuple[float, ...], on: tuple[float, ...], holds: bool | None
 ) -> None:
     assert judged(claims.window, arms, runs(losses(off, on))).holds is holds
 
@@ -389,10 +396,32 @@ def test_collapse_is_judged_by_the_share_of_runs_that_fail() -> None:
         0,
     ]
     assert judged(claims.collapse, collapse, found).holds is True
-    found = runs(losses((1.0, 1.0, 1.0), (1.0, 1.9, 1.0)), entropy=table)
+    found = runs(losses((1.9, 1.0, 1.0), (1.9, 1.9, 1.9)), entropy=table)
     assert judged(claims.collapse, collapse, found).holds is False
     with pytest.raises(MissingError, match="no run that collapses"):
         judged(claims.collapse, collapse, runs(losses((1.0, 1.0, 1.0), (1.0, 1.9, 1.0))))
+
+
+def test_shares_that_all_seeds_have_decide_only_beyond_one_run_of_each_kind() -> None:
+    shares = {"recall": (7, 6, 13, 9), "text": (7, 7, 13, 5)}
+    names = ["collapsed", "collapsed_failed", "others", "others_failed"]
+    table = pd.DataFrame([
+        {"task": task, "d_head": 16, "seed": seed} | dict(zip(names, counts, strict=True))
+        for task, counts in shares.items() for seed in range(4)
+    ])  # fmt: skip
+    claim = next(one for one in claims.CLAIMS if one.claim == "entropy_collapse")
+    assert claim.evidence is not None
+    row = verdicts.judge(claim, claim.evidence(SETTINGS, table))
+    assert row["verdict"] == "true with a condition"
+    assert row["condition"] == "undecided for task = recall"
+    # 6/7 - 9/13 is less than 1/7 + 1/13 above 0.
+    assert row["value"] == pytest.approx(6 / 7 - 9 / 13)
+    assert row["ci_low"] == pytest.approx(6 / 7 - 9 / 13 - 1 / 7 - 1 / 13)
+    assert row["series"] == ""
+    assert str(row["answer"]).endswith(
+        "All series: 24 of 28 runs that collapse fail, and 36 of 52 others (task = recall); "
+        "28 of 28 runs that collapse fail, and 20 of 52 others (task = text)."
+    )
 
 
 def test_the_exact_entropy_beside_the_start_is_that_of_unrelated_keys() -> None:

@@ -34,7 +34,8 @@ COLUMNS = (
     Column(
         "series",
         "The series whose numbers are in `answer`: one in the middle of the grid that agrees "
-        "with the verdict. Empty when not measured, or where the whole table is judged.",
+        "with the verdict. Empty when not measured, where the whole table is judged, or where the "
+        "answer has the numbers of all series.",
         read=str,
         optional=True,
     ),
@@ -73,7 +74,8 @@ class Claim:
     unconditional "true" needs. `evidence` returns what is judged, from an experiment's
     settings and table. `also` names experiments of the same shape whose evidence counts too, if a
     run has them. `table` is the table of the experiment that decides. `lacking` is the reason if
-    the experiment has nothing to judge. `caveat` is a condition that no run can remove.
+    the experiment has nothing to judge. `caveat` is a condition that no run can remove. With
+    `answers_all` the answer has the numbers of all series, which must be few, and not of one.
     """
 
     claim: str
@@ -91,4 +93,5 @@ class Claim:
     lacking: str = ""
     table: str = "summary"
     lead: int = 0
+    answers_all: bool = False
     role: Literal["", "gate"] = ""

@@ -65,9 +65,13 @@ def judge(claim: Claim, own: Sequence[Evidence], also: Sequence[Evidence] = ()) 
     agreeing = [pair for pair in mine if pair[0].unrelated] or mine
     shown_series, shown = agreeing[len(agreeing) // 2]
     closest_series, closest = min(findings, key=lambda pair: pair[1].distance)
+    answer, label = shown.answer, shown_series.label
+    if claim.answers_all and len(findings) > 1:
+        each = "; ".join(f"{finding.number} ({one.label})" for one, finding in findings)
+        answer, label = f"{answer} All series: {each}.", ""
     return base | {
-        "answer": shown.answer,
-        "series": shown_series.label,
+        "answer": answer,
+        "series": label,
         "quantity": closest.quantity + (f" ({closest_series.label})" * bool(closest_series.label)),
         "value": closest.value.mean,
         "ci_low": closest.value.low,

@@ -40,6 +40,21 @@ def beyond(value: Estimate, level: float, *, above: bool) -> bool | None:
     return None if value.low < value.high else False
 
 
+def stepwise(value: Estimate, step: float) -> Estimate:
+    """Return a number that each seed knows to a step; equal seeds bound it by one step each way.
+
+    A share of seven runs, or a window of rates of a grid, can be the same in all of a few seeds by
+    chance. Student's interval then has no width, and would decide whatever the level.
+
+    >>> stepwise(Estimate(0.5, 0.5, 0.5), 0.25)[:3], stepwise(Estimate(0.5, 0.4, 0.6), 0.25)[:3]
+    ((0.5, 0.25, 0.75), (0.5, 0.4, 0.6))
+    """
+    # Equal values have a mean that may be off by rounding.
+    if not value.high - value.low <= 1e-9 * step:
+        return value
+    return value._replace(low=value.mean - step, high=value.mean + step)
+
+
 def within(value: Estimate, low: float, high: float) -> bool | None:
     """Return whether a number's whole interval is between two margins.
 

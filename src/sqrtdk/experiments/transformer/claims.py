@@ -9,15 +9,19 @@ from sqrtdk.claims import findings
 from sqrtdk.claims.claim import Claim
 from sqrtdk.claims.findings import Finding
 from sqrtdk.experiments.training.claims import WIDER
+from sqrtdk.experiments.training.rates import decades
 from sqrtdk.experiments.transformer.arms import LEARNT
 from sqrtdk.experiments.transformer.collapse import COLLAPSED
 from sqrtdk.experiments.transformer.measure import Settings
 from sqrtdk.figures import words
-from sqrtdk.stats.decisions import beyond
+from sqrtdk.stats.decisions import beyond, stepwise
 from sqrtdk.stats.intervals import Estimate, MissingError, interval
 from sqrtdk.stats.seed_columns import estimate_of
 from sqrtdk.stats.series import WholeTable, unscaled_rule
 from sqrtdk.stats.wording import format_estimate, format_percent
+
+EQUAL = "Where all seeds have the same difference, it counts as uncertain by one"
+"""The sentence of two rules about `stepwise`, up to the step."""
 
 CLOSE = 0.1
 """Share of what the recurrent network learnt that the transformer may lack and still replace it."""
@@ -49,6 +53,7 @@ def window(whole: WholeTable) -> Finding:
     row = best.loc[off]
     gap, own = estimate_of(row, "gap"), estimate_of(row, "window")
     scaled = Estimate(own.mean + gap.mean)
+    gap = stepwise(gap, max(decades(sorted(set(table["learning_rate"])))))
     holds = beyond(gap, WIDER, above=True)
     if row["window_edge"] and holds is not True:
         raise MissingError("the window without scaling reaches the highest rate of the grid")
@@ -113,19 +118,21 @@ def collapse(whole: WholeTable) -> Finding:
     if not ((table["collapsed"] > 0) & (table["others"] > 0)).all():
         raise MissingError("some seed has no run that collapses, or no other run")
     shares = [table[f"{name}_failed"] / table[name] for name in ("collapsed", "others")]
-    more = _mean(shares[0] - shares[1])
+    # Equal seeds are uncertain by one run of each kind.
+    step = float((1 / table["collapsed"] + 1 / table["others"]).max())
+    more = stepwise(_mean(shares[0] - shares[1]), step)
     holds = beyond(more, 0.0, above=True)
     counts = table[["collapsed", "collapsed_failed", "others", "others_failed"]].sum()
     text = (
-        f"{counts['collapsed_failed']} of {counts['collapsed']} runs fail whose entropy falls "
-        f"below {COLLAPSED} of its maximum in some layer, and {counts['others_failed']} of "
-        f"{counts['others']} others"
+        f"{counts['collapsed_failed']} of {counts['collapsed']} runs that collapse fail, and "
+        f"{counts['others_failed']} of {counts['others']} others"
     )
-    verb = "fail more often" if holds else "do not fail more often"
+    verb = "fail" if holds else "do not fail" if holds is False else "may fail"
     return Finding(
         holds,
         text,
-        f"Runs whose attention entropy collapses {verb}: {text}.",
+        f"Runs whose attention entropy falls below {COLLAPSED} of its maximum in some layer {verb} "
+        "more often than others.",
         "share of the runs that fail: those that collapse minus the others",
         more,
         abs(more.mean),
@@ -140,7 +147,8 @@ CLAIMS = (
         "initialisation to the lowest mean loss of its task and d_head. The window of a seed is "
         "the number of decades of rates at which it has learnt. Judged for each task at the "
         "largest d_head. True if the window with 1/√d_head is surely wider than without scaling by "
-        f"more than {WIDER:.2f} decades, a factor of 2; false if surely not. Not measured if it is "
+        f"more than {WIDER:.2f} decades, a factor of 2; false if surely not. "
+        f"{EQUAL} rate of the grid. Not measured if it is "
         "not surely wider and the window without scaling reaches the highest rate.",
         "transformer-rates",
         window,
@@ -168,12 +176,14 @@ CLAIMS = (
         f"A run collapses if the entropy of a layer is below {COLLAPSED} of its maximum at a "
         "logged step, and fails if it has not learnt, as in transformer_window. Judged for each "
         "task and d_head, over all scale rules and rates. True if, over seeds, the share of runs "
-        "that fail is surely larger among those that collapse; false if surely smaller. Not "
+        "that fail is surely larger among those that collapse; false if surely smaller. "
+        f"{EQUAL} run of each kind. Not "
         "measured if a seed has runs of one kind only. The statement is that of Zhai et al. 2023.",
         "transformer-attention",
         collapse,
         source="ours",
         evidence=findings.parts("task", "d_head"),
         table="collapse",
+        answers_all=True,
     ),
 )
