@@ -18,7 +18,7 @@ rule export:
         provenance=rules.provenance.output,
         tables=[flow.tables(name) for name in flow.experiments],
         figures=[flow.figures(name) for name in flow.experiments],
-        code=flow.common_code("export", "claims"),
+        code=flow.common_code("export", "claims", "story"),
         captions=pages(),
         citation=citation(),
         rules=workflow_files(),

@@ -554,6 +554,27 @@ def test_nothing_is_false_while_a_series_may_still_hold() -> None:
     assert "fails for n_k = 16; undecided for n_k = 64" in row["condition"]
 
 
+def test_a_condition_after_a_series_that_fails_says_where_it_holds() -> None:
+    # From d_k = 256 on for 16 keys, from 1024 on for 256, and nowhere for 64.
+    begins = {16: 256, 64: math.inf, 256: 1024}
+
+    def alter(row: dict[str, Any]) -> float | None:
+        if (row["metric"], row["scaling"]) != ("entropy_normalized", "off"):
+            return None
+        return 0.2 if row["d_k"] >= begins[row["n_k"]] else 0.9
+
+    alone = judged(table(n_k=[16], alter=alter))["saturation"]["condition"]
+    assert alone.startswith("from d_k ≈ ")
+    two = judged(table(n_k=[16, 64], alter=alter))["saturation"]["condition"]
+    assert two == f"fails for n_k = 64; where it holds, {alone.partition(';')[0]}"
+    three = judged(table(n_k=[16, 64, 256], alter=alter))["saturation"]["condition"]
+    assert re.fullmatch(
+        r"fails for n_k = 64; holds for n_k = 16: from d_k ≈ [^;]+ on; "
+        r"holds for n_k = 256: from d_k ≈ [^;]+ on",
+        three,
+    )
+
+
 def test_the_chapters_statements_are_told_from_ours() -> None:
     # Those beyond the chapter are in no run of it.
     chapter = [one for one in statements.claims() if not EXPERIMENTS[one.experiment].research]

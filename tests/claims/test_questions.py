@@ -112,20 +112,23 @@ def test_what_is_true_by_construction_is_not_measured() -> None:
     assert "equal share" not in found
 
 
+LACKS = "Not measured: the run has no experiment"
+
+
 def test_a_run_answers_from_its_tables_and_says_what_it_lacks(tmp_path: Path) -> None:
     run = config_run.Run("mine", 50, {"scaling": SETTINGS})
     frame = table(n_k=[16])
     write(tmp_path / "scaling/summary.csv", frame, summary.columns(scaling.COLUMNS))
     stands, divides, reaches = (row["answer"] for row in answer.answered_questions(run, tmp_path))
-    assert stands == "Not measured: the run has no experiment related."
+    assert stands == f"{LACKS} related; the default grid has it."
     assert divides == why()
-    assert reaches == f"{PATH} Not measured: the run has no experiment reach."
+    assert reaches == f"{PATH} {LACKS} reach; the default grid has it."
     other = config_run.Run("mine", 50, {"related": SETTINGS})
     both = table(n_k=[16], inputs=["gaussian", "planted"])
     write(tmp_path / "related/summary.csv", both, summary.columns(related.COLUMNS))
     stands, divides, _ = (row["answer"] for row in answer.answered_questions(other, tmp_path))
     assert "one planted match" in stands
-    assert divides == "Not measured: the run has no experiment scaling."
+    assert divides == f"{LACKS} scaling; the default grid has it."
 
 
 def test_where_reach_was_measured_the_long_range_answer_compares_with_recurrence(

@@ -1,6 +1,7 @@
 """A run for other places: report.md, ro-crate-metadata.json and codemeta.json."""
 
 import hashlib
+import html
 import json
 import re
 import shutil
@@ -67,6 +68,18 @@ def test_the_page_has_a_row_for_each_verdict_and_links_that_lead_somewhere(expor
     headings = {markdown.anchor(line[4:]) for line in text.splitlines() if line.startswith("### ")}
     for link in re.findall(r"\]\(([^)]+)\)", text):
         assert link[1:] in headings if link.startswith("#") else (exported / link).is_file()
+
+
+def test_the_page_opens_like_the_report(exported: Path) -> None:
+    opening = (exported / "report.md").read_text(encoding="utf-8").partition("## ")[0]
+    page = (exported / "report.html").read_text(encoding="utf-8")
+    leads = re.findall(r'<p class="lead">(.*?)</p>', page)
+    assert leads
+    plain = re.sub(r"[\\_*]", "", html.unescape(opening))
+    for lead in leads:
+        # The page writes d_k with a subscript.
+        words = html.unescape(re.sub(r"<[^>]+>", "", lead))
+        assert " ".join(words.replace("_", "").split()) in plain
 
 
 def test_a_page_of_some_figures_has_no_other(smoke: Path) -> None:

@@ -936,3 +936,9 @@ def test_a_row_is_said_to_be_a_cell_where_cells_have_one(name: str) -> None:
     note = dictionary.known([name])[f"{name}/runs.csv"].note
     assert (note == "One row per cell.") == (not more)
     assert note == module.row
+
+
+@pytest.mark.parametrize("name", [x for x, one in EXPERIMENTS.items() if one.summarised])
+def test_the_dictionary_says_which_table_of_exact_values_has_no_rows(name: str) -> None:
+    note = dictionary.known([name])[f"{name}/exact.csv"].note
+    assert note.startswith("Has no rows") != EXPERIMENTS[name].has_exact

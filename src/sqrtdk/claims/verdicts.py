@@ -104,17 +104,26 @@ def _verdict(
         return NOT_MEASURED, "; ".join(lacking or [claim.lacking or absent(claim.experiment)])
     if not by[True]:
         return FALSE, ""
-    parts = [*fails, *undecided, *_conditions(findings)]
+    parts = [*fails, *undecided, *_conditions(findings, bool(fails or undecided))]
     parts += _limits(claim, [one for one, _ in findings])
     return (CONDITIONAL, "; ".join(parts)) if parts else (TRUE, "")
 
 
-def _conditions(findings: Iterable[tuple[Evidence, Finding]]) -> list[str]:
-    """Return the conditions of the series that hold; a shared condition appears once."""
-    holding = [(one, finding.condition) for one, finding in findings if finding.holds]
-    if len({condition for _, condition in holding}) == 1:
-        return list(filter(None, [holding[0][1]]))
-    return abbreviate([_said(one, condition) for one, condition in holding if condition], "series")
+def _conditions(findings: Iterable[tuple[Evidence, Finding]], others: bool) -> list[str]:
+    """Return the conditions of the series that hold, each once.
+
+    `others` says that the claim does not hold for some series. A condition after those, without a
+    verb of its own, would read as one of their failure.
+    """
+    by: dict[str, list[Evidence]] = {}
+    for one, finding in findings:
+        if finding.holds:
+            by.setdefault(finding.condition, []).append(one)
+    if len(by) == 1:
+        return [f"where it holds, {text}" if others else text for text in by if text]
+    verb = "holds for " if others else ""
+    texts = [f"{verb}{_labels(series)}: {text}" for text, series in by.items() if text]
+    return abbreviate(texts, "series")
 
 
 def _limits(claim: Claim, judged: Sequence[Evidence]) -> list[str]:

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from sqrtdk.claims import claim
-from sqrtdk.experiments import statements
 from sqrtdk.experiments.base import FOLDER
 from sqrtdk.experiments.registry import EXPERIMENTS
+from sqrtdk.report import prose, story
 from sqrtdk.report.dictionary import read_rows
 from sqrtdk.report.gallery import read_caption
 from sqrtdk.storage.tables import read_record
@@ -32,7 +32,7 @@ def render(folder: Path, *, figures: Sequence[str] | None = None) -> str:
     ]
     blocks = [
         "# Why attention divides by √d_k",
-        *_headline(rows),
+        *_headline(folder, rows),
         "## Verdicts",
         _tally(rows),
         *_verdicts(rows, {stem for _, stem in shown}),
@@ -43,11 +43,22 @@ def render(folder: Path, *, figures: Sequence[str] | None = None) -> str:
     return "\n\n".join(filter(None, blocks)) + "\n"
 
 
-def _headline(rows: Iterable[Row]) -> Iterable[str]:
-    """Return the findings that open the report, as paragraphs."""
-    known = {row["claim"]: row for row in rows if row["verdict"] != claim.NOT_MEASURED}
-    lead = sorted((one for one in statements.claims() if one.lead), key=lambda one: one.lead)
-    return [escape(known[one.claim]["answer"]) for one in lead if one.claim in known]
+def _headline(folder: Path, rows: Sequence[Row]) -> Iterable[str]:
+    """Return the findings that open the report, as paragraphs: those that open its page."""
+    leads = story.collect(folder, story.checked(folder).settings).leads
+    if leads:
+        return map(_told, leads)
+    return [escape("".join(parts)) for *parts, _ in prose.lead(rows)["sentences"]]
+
+
+def _told(text: str) -> str:
+    r"""Return text of the story, which has **stress**, and links to places that only the page has.
+
+    >>> _told("**d_k** is [large](#why)")
+    '**d\\_k** is large'
+    """
+    words = re.sub(r"\[([^\]]+)\]\(#[\w-]+\)", r"\1", text)
+    return escape(words).replace(r"\*\*", "**")
 
 
 def _tally(rows: Sequence[Row]) -> str:

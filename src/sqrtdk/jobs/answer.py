@@ -35,7 +35,7 @@ def answered_questions(run: config_run.Run, folder: Path) -> list[tables.Row]:
 def _answer(run: config_run.Run, folder: Path, experiment: str, question: Question) -> str:
     """Return an answer from the tables that the question needs. Raises MissingError."""
     if experiment not in run.settings:
-        raise MissingError(verdicts.absent(experiment))
+        raise MissingError(f"{verdicts.absent(experiment)}; the default grid has it")
     found = {}
     for place, name in enumerate(question.needs):
         path = folder / experiment / f"{name}.csv"

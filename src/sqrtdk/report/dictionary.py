@@ -46,6 +46,8 @@ NOTES = {
     "exact": "One row per exact value, also between the d_k of the grid.",
 }
 
+NO_EXACT = "Has no rows: theory has no expectation of a column of this experiment."
+
 PAIRED = (
     "Ratios of arms that share their draws, with paired intervals: one row per metric, arm and "
     "combination of axes."
@@ -59,7 +61,7 @@ def known(experiments: Iterable[str]) -> dict[str, Table]:
         experiment = EXPERIMENTS[name]
         notes = {"runs": experiment.row}
         if experiment.summarised:
-            notes |= NOTES
+            notes |= NOTES if experiment.has_exact else NOTES | {"exact": NO_EXACT}
         if experiment.paired:
             notes["contrasts"] = PAIRED
         notes |= {table.name: table.note for table in experiment.tables}

@@ -10,8 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from sqrtdk.claims import claim, question
-from sqrtdk.config import entries, errors, resolve, yaml_reader
-from sqrtdk.config.run import Run
+from sqrtdk.config import entries, errors, yaml_reader
 from sqrtdk.experiments import schemas
 from sqrtdk.experiments.base import FOLDER, load
 from sqrtdk.experiments.compact import Table
@@ -62,7 +61,7 @@ def context(folder: Path) -> Document:
         raise errors.ConfigError(f"{folder}/config.yaml is not the resolved configuration of a run")
     experiments = [name for name in listed if name in EXPERIMENTS]
     blocks = {name: cast(Settings, settings.get(name) or {}) for name in experiments}
-    run = _checked(folder)
+    run = story.checked(folder)
     checked = {name: block for name, block in run.settings.items() if name in experiments}
     summaries = {
         name: frames.read(path, summary.columns(EXPERIMENTS[name].columns))
@@ -126,17 +125,6 @@ def context(folder: Path) -> Document:
         "follow": follow(ids),
         "targets": {*ids, *(f"claim-{row['claim']}" for row in ledger)},
     }
-
-
-def _checked(folder: Path) -> Run:
-    """Return the run's checked configuration.
-
-    The page of a folder whose configuration another version wrote has its tables, but no story.
-    """
-    try:
-        return resolve.load(folder / "config.yaml")
-    except errors.ConfigError:
-        return Run("", 1, {})
 
 
 def _each(texts: Iterable[str]) -> list[str]:

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from sqrtdk.config import errors, resolve
+from sqrtdk.config.run import Run
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.experiments.story import Asked, Lead, RunTables, Screen, Told, module
 from sqrtdk.schema import Settings
@@ -41,6 +43,17 @@ class Story(NamedTuple):
     picture: Told | None
     screens: Sequence[Shown]
     asked: Sequence[Answered]
+
+
+def checked(folder: Path) -> Run:
+    """Return a run's checked configuration, from its folder.
+
+    The page of a folder whose configuration another version wrote has its tables, but no story.
+    """
+    try:
+        return resolve.load(folder / "config.yaml")
+    except errors.ConfigError:
+        return Run("", 1, {})
 
 
 def collect(folder: Path, blocks: Mapping[str, Settings]) -> Story:

@@ -304,9 +304,9 @@ class Workflow:
         tables = [one.module for one in EXPERIMENTS[experiment].tables]
         return code(f"sqrtdk.jobs.{job}", *modules_of(experiment, "experiment", "figures", *tables))
 
-    def common_code(self, job: str, role: str) -> str:
-        """Return the code file of a job that uses the module `role` of every experiment."""
-        return code(f"sqrtdk.jobs.{job}", *self._all_modules(role))
+    def common_code(self, job: str, *roles: str) -> str:
+        """Return the code file of a job that uses the modules `roles` of every experiment."""
+        return code(f"sqrtdk.jobs.{job}", *self._all_modules(*roles))
 
     def prose(self) -> list[str]:
         """Return the source files of the report, which prints their docstrings."""

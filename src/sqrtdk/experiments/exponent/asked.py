@@ -30,7 +30,7 @@ def fails(run: RunTables) -> str:
     texts = [
         f"{row['root_fails']:.0f} with {row['inputs']} matches"
         + (
-            f", where 8/d_k has held since {row['inverse_holds']:.0f}"
+            f" (8/d_k keeps more than half from d_k = {row['inverse_holds']:.0f} on)"
             if row["inverse_holds"] <= row["root_fails"]
             else ""
         )

@@ -19,11 +19,11 @@ SHOWN = (0.25, 0.5, 0.75, 1.0, 1.25)
 
 LAWS = {
     "gaussian": "unrelated (gaussian)",
-    "correlated": "match, correlated",
-    "planted": "match, cosine 0.5",
-    "same": "match equal to the query",
+    "correlated": "match (correlated)",
+    "planted": "cosine 0.5 (planted)",
+    "same": "equal match (same)",
 }
-"""The input laws of the research grid in words, from unrelated to fully related."""
+"""The input laws of the research grid in words and by name, from unrelated to fully related."""
 
 LOOKS = {name: Look(CYCLE[i], MARKERS[i]) for i, name in enumerate(CRITERIA)}
 

@@ -124,7 +124,7 @@ def saturated(whole: WholeTable) -> Finding:
         f"entropy over ln n_k at d_model = {d_model}, d_k = {d_k}, without scaling",
         value,
         abs(value.mean - HALF),
-        "" if every or not some else f"at d_model = {' and '.join(map(str, some))}",
+        "" if every or not some else f"only at d_model = {' and '.join(map(str, some))}",
     )
 
 

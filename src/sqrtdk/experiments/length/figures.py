@@ -28,8 +28,12 @@ NAMES = {
 }
 """The rules of the curves in words."""
 
-LAWS = {"independent": "unrelated", "planted": "one match", "exponential": "heavy tails"}
-"""The laws of rows in words."""
+LAWS = {
+    "independent": "unrelated (independent)",
+    "planted": "one match (planted)",
+    "exponential": "heavy tails (exponential)",
+}
+"""The laws of rows in words, with the names that claims and tables have."""
 
 LOOKS = {NAMES[rule]: Look(CYCLE[i], MARKERS[i]) for i, rule in enumerate(SHOWN)}
 
@@ -57,8 +61,8 @@ def build_curves(tables: Tables) -> Figure:
             PanelRow("selectivity", ("selectivity",), top=1.04),
             PanelRow("entropy over ln n_k", ("entropy_share",), top=1.04),
         ],
-        "Selectivity is the weight of the match (planted) or the largest weight. Dotted, mostly "
-        "hidden below the lines: exact.",
+        "Selectivity is the weight of the match where there is one, or the largest weight. Dotted, "
+        "mostly hidden below the lines: exact.",
         refer,
         looks={name: look for name, look in LOOKS.items() if name in set(table["variant"])},
         across="rows",

@@ -131,8 +131,9 @@ def build_steps(tables: Tables) -> Figure:
         figure,
         "Median over seeds of the steps after which 90 % of the held-out queries find their item, "
         "each seed at the learning rate of the grid that is best for the other half of the seeds. "
-        f"Bars: 95 % interval of the median by order statistics over {seeds} (none below six). ▲: "
-        "beyond the steps trained. Rings: an earlier prototype of 4 seeds in code of its own. "
+        f"Bars: 95 % interval of the median by order statistics over {seeds} (none below six). ▲ "
+        "at the top: the median or the end of the bar is beyond the steps trained; below, it is "
+        "the marker of warm-up. Rings: an earlier prototype of 4 seeds in code of its own. "
         f"{at_edge} "
         f"{style.says_where(table, SHARED)}",
     )

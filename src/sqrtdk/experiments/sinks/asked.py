@@ -14,7 +14,7 @@ def first_token(run: RunTables) -> str:
     words = {
         "softmax": "with softmax",
         "sink_logit": "with a learned sink logit",
-        "sigmoid_bias": "with sigmoids",
+        "sigmoid_bias": "with sigmoids of a learned constant",
     }
     column = "first_weight_unmatched"
     texts = [

@@ -80,7 +80,7 @@ def becomes_sink(whole: WholeTable) -> Finding:
 
 
 def sigmoid(whole: WholeTable) -> Finding:
-    """Judge whether sigmoid attention makes no sink of a first key, and needs none."""
+    """Judge whether sigmoids of a learned constant make no sink of a first key, and need none."""
     row = _arm(whole, "sigmoid_bias", "learned")
     weight, ratio = estimate_of(row, "first_weight_unmatched"), estimate_of(row, "other_ratio")
     if ratio.low != ratio.low:
@@ -96,7 +96,7 @@ def sigmoid(whole: WholeTable) -> Finding:
         f"Sigmoid attention with a learned constant {verb} sink of a first key: the weight of "
         f"queries without a match on it is {format_percent(weight)}, and without that key their "
         f"loss is {format_estimate(inverse)} times that with it.",
-        "weight of unmatched queries on the first key, with sigmoids",
+        "weight of unmatched queries on the first key, with sigmoids of a learned constant",
         weight,
         min(abs(weight.mean - SELECTS), abs(inverse.mean - FACTOR)),
         _edge(row),
@@ -127,10 +127,11 @@ CLAIMS = (
     ),
     _claim(
         "sigmoid_no_sink",
-        "Sigmoid attention makes no sink of a first key, and needs none.",
-        "The sigmoids have a learned constant. True if the whole interval of the weight of queries "
-        f"without a match on the first key is below {SELECTS}, and that of the ratio of their loss "
-        f"without the key to that with it is below {FACTOR}; false if one of both is above.",
+        "Sigmoid attention with a learned constant makes no sink of a first key, and needs none.",
+        "Not judged for the fixed constant -ln n_k. True if the whole interval of the weight of "
+        f"queries without a match on the first key is below {SELECTS}, and that of the ratio of "
+        f"their loss without the key to that with it is below {FACTOR}; false if one of both is "
+        "above.",
         "sinks-weights",
         sigmoid,
     ),
