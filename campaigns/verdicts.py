@@ -267,8 +267,18 @@ HEAD = """# How often a verdict is wrong by chance
 
 `python -m campaigns.verdicts --repeats {repeats} --population {population}` writes this page. The
 rules are in `src/sqrtdk/stats/decisions.py`. `claims.csv` and the report state the rule of each
-claim before its numbers. The claims about training are in
-[verdicts-trained.md](verdicts-trained.md), the intervals in [statistics.md](statistics.md).
+claim before its numbers. The claims of `scaling` and `related` are below, and the intervals in
+[statistics.md](statistics.md). The other claims are in
+
+- [verdicts-trained.md](verdicts-trained.md): training, recurrent networks and half precision
+- [verdicts-remedies.md](verdicts-remedies.md): remedies, sinks and length
+- [verdicts-powers.md](verdicts-powers.md): powers of d_k and of log n
+- [verdicts-transformer.md](verdicts-transformer.md): initialisation and the transformer
+- [statistics.md](statistics.md#the-agreement-test): the smallest errors that `agreement` detects
+- [models.md](models.md#how-often-the-two-claims-are-decided): `trained_sigma` and
+  `model_needs_scale`, from the binomial distribution
+
+The rules in short:
 
 - A rule uses a 95 % interval over seeds. It returns "true" or "false" only if the whole interval is
   on one side of the threshold. Otherwise the claim is undecided, and more seeds may decide it.

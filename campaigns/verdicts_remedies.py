@@ -204,6 +204,7 @@ CASES: tuple[Case, ...] = (
 
 def page() -> Iterator[str]:
     """Yield the lines of docs/verdicts-remedies.md."""
+    same = [f"`{x.claim}`" for x in remedies_claims.CLAIMS if x.claim.startswith("replaces_")]
     yield "# Error rates of the verdicts about remedies, sinks and length"
     yield ""
     yield (
@@ -211,7 +212,8 @@ def page() -> Iterator[str]:
         f"the same way as [verdicts-trained.md](verdicts-trained.md): {REPEATS} runs for each "
         "truth and number of seeds, judged by the code that judges a real run. Each entry is the "
         "percentage of runs with the verdict true / false; the others are undecided or not "
-        "measured. `replaces` stands for the seven claims `replaces_warmup` to `replaces_qk_norm`."
+        f"measured. `replaces` stands for the {len(same)} claims {', '.join(same[:-1])} and "
+        f"{same[-1]}."
     )
     yield ""
     yield from lines(CASES)

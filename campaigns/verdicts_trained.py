@@ -3,7 +3,8 @@
 For each rule, runs whose truth is known are drawn, judged by the code that judges a real run, and
 counted. `python -m campaigns.verdicts_trained docs/verdicts-trained.md` writes the table; the same
 command writes the same bytes. Steps to 90 % are log-normal over seeds with a standard deviation of
-0.25 (about a quarter), and accuracies are normal with the standard deviations of measured runs.
+0.25 (about a quarter); accuracies, and logarithms of gradients, are normal with the standard
+deviations of measured runs; numbers of scores that overflow are binomial, as those of runs are.
 """
 
 import sys
@@ -17,12 +18,16 @@ import pandas as pd
 
 from sqrtdk.claims.findings import Finding
 from sqrtdk.experiments.capacity import claims as capacity_claims
+from sqrtdk.experiments.precision import claims as precision_claims
+from sqrtdk.experiments.precision import measure as precision_measure
 from sqrtdk.experiments.projections import claims as projections_claims
+from sqrtdk.experiments.reach import claims as reach_claims
 from sqrtdk.experiments.score_width import claims as score_width_claims
 from sqrtdk.experiments.score_width import widths
 from sqrtdk.experiments.training import claims as training_claims
 from sqrtdk.experiments.training import rates
-from sqrtdk.stats.intervals import Estimate, MissingError, interval, median
+from sqrtdk.stats import summary
+from sqrtdk.stats.intervals import Estimate, MissingError, interval, median, share_interval
 from sqrtdk.stats.series import WholeTable
 
 SEEDS = (5, 6, 12, 20, 40, 80)
@@ -192,6 +197,50 @@ def projections(shared: float, gain: float) -> Draw:
     return draw
 
 
+# Gradients over a distance, and half precision
+
+
+def reach(attention: float, fixed: float) -> Draw:
+    """Return a judge of `reach`, given log₁₀ of the share that the readers keep over 7 pairs."""
+
+    def draw(rng: np.random.Generator, seeds: int) -> Finding:
+        table = []
+        for stage in ("initial", "trained"):
+            kept = {"additive": attention, "dot": attention, "scaled_dot": attention,
+                    "fixed": fixed}  # fmt: skip
+            for reader, log10 in kept.items():
+                for distance, mean in ((0, 0.0), (7, log10)):
+                    at = {"stage": stage, "reader": reader, "distance": distance,
+                          "metric": "relative_log10_norm"}  # fmt: skip
+                    table.append(at | _metric(rng, seeds, mean, 0.06 * (distance > 0)))
+        return reach_claims.reach(WholeTable(pd.DataFrame(table)))
+
+    return draw
+
+
+def half_precision(after: float, before: float) -> Draw:
+    """Return a judge of `half_precision`, given the chances that a score overflows.
+
+    There are 64 queries and 64 keys, as in the default grid.
+    """
+    judged = ("scale", "overflow_share")
+    schema = [x for x in precision_measure.COLUMNS if x.axis or x.name in judged]
+    axes = {"d_k": 1024, "n_k": 64, "n_q": 64, "inputs": "gaussian", "input_sd": 16}
+
+    def draw(rng: np.random.Generator, seeds: int) -> Finding:
+        rows = [
+            axes | {"precision": "float16", "order": order, "scaling": "on", "seed": seed,
+                    "scale": 1 / 32, "overflow_share": count / 64**2}
+            for order, chance in (("after", after), ("before", before))
+            for seed, count in enumerate(rng.binomial(64**2, chance, seeds).tolist())
+        ]  # fmt: skip
+        runs = pd.DataFrame(rows)[[column.name for column in schema]]
+        table = pd.DataFrame(summary.summarize(runs, schema, {}))
+        return precision_claims.half_precision(WholeTable(table))
+
+    return draw
+
+
 OFF_ONE = (300.0, 40.0, 300.0, 300.0, 300.0)
 ON_FIVE = (40.0,) * 5
 
@@ -224,6 +273,18 @@ CASES: tuple[Case, ...] = (
     Case("projections", "W_q = W_k 0.65, gains nothing", "true", projections(0.65, 0.0)),
     Case("projections", "W_q = W_k 0.65, gains 0.15", "undecided", projections(0.65, 0.15)),
     Case("projections", "W_q = W_k 0.98", "false", projections(0.98, 0.0)),
+    Case("reach", "attention keeps all, the fixed vector 0.04", "true", reach(0.0, -1.4)),
+    Case("reach", "attention keeps 0.1, the margin", "either", reach(-1.0, -1.4)),
+    Case("reach", "attention keeps 0.04", "false", reach(-1.4, -1.4)),
+    Case("reach", "all keep all", "undecided", reach(0.0, 0.0)),
+    Case("half_precision", "1 in 100 overflow after, none before", "true",
+         half_precision(1e-2, 0.0)),
+    Case("half_precision", "3 in 1,000 after, none before", "true", half_precision(3e-3, 0.0)),
+    Case("half_precision", "1 in 10,000 after, none before", "undecided",
+         half_precision(1e-4, 0.0)),
+    Case("half_precision", "1 in 100 after and before, the margin", "either",
+         half_precision(1e-2, 1e-2)),
+    Case("half_precision", "none after, 1 in 100 before", "false", half_precision(0.0, 1e-2)),
 )  # fmt: skip
 
 
@@ -260,9 +321,43 @@ def write(page: Iterable[str]) -> None:
     Path(sys.argv[1]).write_text("\n".join(page) + "\n", encoding="utf-8")
 
 
+def about_reach() -> Iterator[str]:
+    """Yield what the rates of `reach` at its margin should be, and what they are."""
+    case = next(x for x in CASES if x.claim == "reach" and x.right == "either")
+    found = np.mean([shares(case, seeds)["false"] for seeds in SEEDS])
+    one, several = 0.025, 1 - 0.975**6
+    yield (
+        "At its margin, `reach` has six numbers at the threshold (three readers, before and after "
+        f'training), and each makes it false in {100 * one:.1f} % of runs. "False" is therefore '
+        f"expected in {100 * several:.0f} % of them. All columns together have "
+        f"{100 * found:.0f} %; a column of {REPEATS} runs has a standard error of "
+        f"{100 * (several * (1 - several) / REPEATS) ** 0.5:.1f} percentage points. With "
+        "readers that keep all of the norm, as those of the default run do, no run is false."
+    )
+
+
+def about_half_precision() -> Iterator[str]:
+    """Yield which shares of overflowing scores a number of seeds can decide."""
+
+    def end(seeds: int) -> float:
+        return share_interval(np.zeros(seeds), counted=64**2, independent=64)[1]
+
+    needed = next(seeds for seeds in range(100, 10_000, 10) if end(seeds) < 1e-4)
+    yield (
+        f"The interval of a share without a single overflow ends at {end(20):.4f} with 20 seeds "
+        f"and at {end(40):.4f} with 40, because rows and not scores count as independent. So "
+        "`half_precision` does not decide sizes where fewer scores overflow: 1 in 10,000 would "
+        f"need about {needed} seeds. Larger sizes, where more overflow, decide it. If as many "
+        "overflow in both orders, both verdicts are rare: the end of one interval is compared "
+        "with the end of the other, which is stricter than an interval of the difference. For two "
+        "normal numbers of equal errors a wrong verdict has a chance of 0.3 % at each such size, "
+        "and any size can make the claim true."
+    )
+
+
 def page() -> Iterator[str]:
     """Yield the lines of docs/verdicts-trained.md."""
-    yield "# Error rates of the verdicts about training"
+    yield "# Error rates of the verdicts about training and half precision"
     yield ""
     yield (
         "`python -m campaigns.verdicts_trained docs/verdicts-trained.md` writes this page. It "
@@ -286,6 +381,17 @@ def page() -> Iterator[str]:
         "`bottleneck` and `vanishing` use the same two conditions as `capacity`: a whole interval "
         "beyond 90 %, and a gain below 5 percentage points in the second half of the training. "
         "The rows of `capacity` apply to them too."
+    )
+    yield ""
+    yield from about_reach()
+    yield ""
+    yield from about_half_precision()
+    yield ""
+    yield (
+        "`training_twin` has no error rate over seeds. In exact arithmetic the two runs of a pair "
+        "are the same run, at every seed. So a pair tests the code and its rounding, not a sample, "
+        f"and one pair that differs by more than {100 * training_claims.SAME_LOSS_RTOL} % makes "
+        "the claim false."
     )
 
 
