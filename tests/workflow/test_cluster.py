@@ -1,5 +1,6 @@
 """Jobs on a cluster, which here is this machine behind a script that submits jobs."""
 
+import argparse
 import math
 import os
 import re
@@ -8,6 +9,7 @@ import sys
 import threading
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -188,6 +190,26 @@ def test_software_for_jobs_that_no_rule_names_is_refused(option: str) -> None:
     with pytest.raises(ConfigError, match=r"--sdm: .*the whole command in the image"):
         executors.is_here(options(*option.split()))
     assert executors.is_here(options("--sdm", "conda"))
+
+
+@pytest.mark.parametrize(
+    "words", [["--executor", "slurm"], ["--slurm-account", "x"], ["--slurm-no-account"]]
+)
+def test_slurm_without_its_package_is_answered_with_how_to_install_it(
+    words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--executor", choices=["local"])
+    monkeypatch.setattr(parser, "error", partial(patches._refuse_option, parser))
+    monkeypatch.setattr(patches, "find_spec", lambda name: None)
+    with pytest.raises(SystemExit):
+        parser.parse_args(words)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "uv sync --extra slurm" in line
+    monkeypatch.setattr(patches, "find_spec", lambda name: name)
+    with pytest.raises(SystemExit):
+        parser.parse_args(words)
+    assert "--extra" not in capsys.readouterr().err
 
 
 def test_the_image_and_conda_have_what_pyproject_lists_for_slurm() -> None:

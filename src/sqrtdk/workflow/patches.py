@@ -6,10 +6,12 @@ and nowhere else.
 
 import argparse
 import concurrent.futures
+import re
 import sys
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
+from importlib.util import find_spec
 from typing import Any, NoReturn
 
 import yte
@@ -17,6 +19,13 @@ from snakemake.exceptions import WorkflowError
 
 from sqrtdk.system import errors
 from sqrtdk.workflow import arguments
+
+SLURM = "snakemake_executor_plugin_slurm"
+
+NO_SLURM = (
+    f"Snakemake's executor for SLURM is not installed; install it: uv sync --extra slurm, or with "
+    f"conda {SLURM.replace('_', '-')} of bioconda (docs/scaling.md)"
+)
 
 
 def answer_options_in_one_line() -> None:
@@ -115,6 +124,9 @@ def _refuse_option(parser: argparse.ArgumentParser, message: str) -> NoReturn:
     # Snakemake says nothing else about a target that `--quiet` took as its value.
     if "--quiet" in message and (found := arguments.command_error(sys.argv[1:])):
         errors.exit_with(errors.UserError(found))
+    # An executor brings its options with it.
+    if re.search(r"--slurm-|'slurm'", message) and not find_spec(SLURM):
+        errors.exit_with(errors.UserError(NO_SLURM))
     errors.refuse_option(parser, message)
 
 
