@@ -1,6 +1,6 @@
 """Time whole runs, each in an empty folder, and write where their time goes.
 
-    python -m campaigns.runs docs/performance-runs.md [--runs 5] [--research 1]
+    python -m campaigns.runs docs/performance-runs.md [--runs 5] [--research 1] [--keep FOLDER]
 
 CPU time is that of the run's process and of all processes that it waited for. The table of parts
 adds up what the jobs of the last run report of themselves; the rest is Snakemake and the start of
@@ -12,6 +12,7 @@ import argparse
 import os
 import platform
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -105,6 +106,7 @@ def main() -> None:
     parser.add_argument("page", type=Path)
     parser.add_argument("--runs", type=int, default=5, help="runs of the default grid")
     parser.add_argument("--research", type=int, default=1, help="runs of the research grid")
+    parser.add_argument("--keep", type=Path, help="folder for what the runs write")
     given = parser.parse_args()
     # From before the runs, because they cause load themselves.
     load, lines = os.getloadavg()[0], list[str]()
@@ -115,6 +117,8 @@ def main() -> None:
             with tempfile.TemporaryDirectory() as scratch:
                 found.append(measure(Path(scratch), words))
                 of_last = parts(Path(scratch))
+                if given.keep:
+                    shutil.copytree(Path(scratch), given.keep / f"{'-'.join(words[1:])}-{n}")
             print(f"{words} {n + 1}: {found[-1]}", flush=True)
         lines += section(found, of_last, words) if found else []
     top = [
