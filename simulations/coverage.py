@@ -1,13 +1,13 @@
 """Simulate the coverage of 95 % intervals: `python -m simulations.coverage` prints the tables.
 
 Blocks of seeds are summarized like those of a run, and the share of blocks whose interval contains
-the true value is counted. The true value is the exact one if theory has it, otherwise that of all
-seeds of the simulation together.
+the true value is counted, as are those whose interval is wholly below or above it. The true value
+is the exact one if theory has it, otherwise that of all seeds of the simulation together.
 """
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -30,8 +30,8 @@ SEEDS = (3, 5, 20, 100)
 CELLS = ((16, 1), (16, 16), (16, 256), (16, 4096), (64, 16), (64, 4096))
 """n_k and d_k. At 4096 the unscaled softmax is saturated."""
 
-SIMULATED, BLOCKS = 4000, 200
-"""Seeds of each cell, and the maximum blocks of each number of seeds (40 of 100 seeds)."""
+SIMULATED, BLOCKS = 100_000, 1000
+"""Seeds of each cell, and the blocks of each number of seeds: so many that 100 seeds have them."""
 
 N_Q = 64
 
@@ -44,13 +44,34 @@ COLUMNS = tuple(
 
 
 class Coverage(NamedTuple):
-    """The coverage of the intervals of one column, in one cell and scale rule."""
+    """The coverage of the intervals of one column, in one cell and scale rule.
+
+    `share` of the blocks cover; the intervals of the shares `under` and `over` are wholly below and
+    above the true value.
+    """
 
     kind: str
     seeds: int
     blocks: int
     share: float
+    under: float
+    over: float
     where: str
+
+
+Interval = tuple[float, float]
+
+
+def coverage_of(
+    kind: str, seeds: int, intervals: Sequence[Interval], value: float, where: str
+) -> Coverage:
+    """Return how many intervals cover the true value, and on which side of it the others are."""
+    # Allow for rounding, because the interval of a constant has no width.
+    room = 1e-12 * abs(value)
+    ends = np.array(intervals)
+    under, over = ends[:, 1] < value - room, ends[:, 0] > value + room
+    covered, below, above = (float(np.mean(x)) for x in (~(under | over), under, over))
+    return Coverage(kind, seeds, len(ends), covered, below, above, where)
 
 
 def kind_of(column: Column) -> str:
@@ -82,12 +103,6 @@ def blocks_of(values: NDArray[np.float64], seeds: int, most: int) -> NDArray[np.
     return values[..., : count * seeds].reshape(*values.shape[:-1], count, seeds)
 
 
-def _covers(low: float, high: float, value: float) -> bool:
-    # Allow for rounding, because the interval of a constant has no width.
-    room = 1e-12 * abs(value)
-    return low - room <= value <= high + room
-
-
 def of_cell(
     found: Pool, *, d_k: int, n_k: int, seeds: Iterable[int] = SEEDS, most: int = BLOCKS
 ) -> Iterator[Coverage]:
@@ -109,10 +124,9 @@ def of_cell(
                 independent=np.full(len(blocks), float(things[0])) if things else None,
                 skewed=column.skewed,
             )
-            ends = zip(each["ci_low"].tolist(), each["ci_high"].tolist(), strict=True)
-            hits = [_covers(low, high, value) for low, high in ends]
+            ends = list(zip(each["ci_low"].tolist(), each["ci_high"].tolist(), strict=True))
             where = f"{column.name}, n_k = {n_k}, d_k = {d_k}, {arm}"
-            yield Coverage(kind_of(column), count, len(hits), float(np.mean(hits)), where)
+            yield coverage_of(kind_of(column), count, ends, value, where)
         if d_k > 1:
             yield from _of_ratio(found, column, count, most, f"n_k = {n_k}, d_k = {d_k}")
 
@@ -125,39 +139,41 @@ def _of_ratio(found: Pool, column: Column, count: int, most: int, where: str) ->
         return
     if np.ptp(both[0] / np.where(both[1] > 0, both[1], 1)) < 1e-9 or not value > 0:
         return
-    hits = []
+    ends: list[Interval] = []
     for over, under in blocks_of(both, count, most).swapaxes(0, 1):
         try:
             one = paired_ratio(over, under, pool=column.pool)
         except MissingError:
             continue
         if not math.isnan(one.low):
-            hits.append(_covers(one.low, one.high, value))
+            ends.append((one.low, one.high))
     # A share that is 0 in most blocks has a ratio in few blocks only.
-    if len(hits) > most / 4:
+    if len(ends) > most / 4:
         kind = f"ratio of scale rules, {kind_of(column)}"
-        yield Coverage(kind, count, len(hits), float(np.mean(hits)), f"{column.name}, {where}")
+        yield coverage_of(kind, count, ends, value, f"{column.name}, {where}")
 
 
 GRID = tuple(2**i for i in range(13))
 
 
 def of_curves(
-    pools: dict[int, Pool], *, n_k: int, seeds: Iterable[int] = SEEDS, most: int = 200
+    pools: dict[int, Pool], *, n_k: int, seeds: Iterable[int] = SEEDS, most: int = BLOCKS
 ) -> Iterator[Coverage]:
     """Yield the coverage of crossings and of a range over the default grid of d_k."""
     for count in seeds:
-        hits: dict[str, list[bool]] = {}
+        ends: dict[str, list[Interval]] = {}
+        values: dict[str, float] = {}
         for block in range(min(most, min(len(p["on"]["scale"]) for p in pools.values()) // count)):
             part = slice(block * count, (block + 1) * count)
             for name, curve, level, value in _curves(pools, part, n_k):
                 found = relative_range(curve) if level is None else crossing(curve, level)
                 # A curve that does not cross inside the grid has nothing to cover.
                 if found is not None:
-                    hits.setdefault(name, []).append(_covers(found.low, found.high, value))
-        for name, some in hits.items():
+                    values[name] = value
+                    ends.setdefault(name, []).append((found.low, found.high))
+        for name, some in ends.items():
             kind = "range over d_k" if "range" in name else "crossing"
-            yield Coverage(kind, count, len(some), float(np.mean(some)), f"{name}, n_k = {n_k}")
+            yield coverage_of(kind, count, some, values[name], f"{name}, n_k = {n_k}")
 
 
 def _curves(
@@ -198,18 +214,38 @@ def _exact(n_k: int, sizes: tuple[int, ...]) -> tuple[float, float, float, float
 
 def table(found: Iterable[Coverage]) -> str:
     """Return the mean and the smallest coverage of each kind, as a table in Markdown."""
+
+    def cell(some: Sequence[Coverage]) -> str:
+        shares = [one.share for one in some]
+        return f"{np.mean(shares):.3f} ({min(shares):.3f})"
+
+    return _by_kind(found, cell, "smallest at", lambda one: one.share)
+
+
+def one_sided(found: Iterable[Coverage]) -> str:
+    """Return the largest share of intervals below, and above, the true value, in per cent."""
+
+    def cell(some: Sequence[Coverage]) -> str:
+        return f"{100 * max(x.under for x in some):.1f} / {100 * max(x.over for x in some):.1f}"
+
+    return _by_kind(found, cell, "largest at", lambda one: -max(one.under, one.over))
+
+
+def _by_kind(
+    found: Iterable[Coverage],
+    cell: Callable[[Sequence[Coverage]], str],
+    head: str,
+    worst: Callable[[Coverage], float],
+) -> str:
     kinds: dict[str, dict[int, list[Coverage]]] = {}
     for one in found:
         kinds.setdefault(one.kind, {}).setdefault(one.seeds, []).append(one)
-    heads = [f"{seeds} seeds" for seeds in SEEDS]
-    lines = [f"| interval | {' | '.join(heads)} | smallest at |", "|---" * (len(SEEDS) + 2) + "|"]
+    heads = [*(f"{seeds} seeds" for seeds in SEEDS), head]
+    lines = [f"| interval | {' | '.join(heads)} |", "|---" * (len(SEEDS) + 2) + "|"]
     for kind, by_seeds in kinds.items():
-        cells = []
-        for seeds in SEEDS:
-            shares = [one.share for one in by_seeds.get(seeds, [])]
-            cells.append(f"{np.mean(shares):.3f} ({min(shares):.3f})" if shares else "")
-        worst = min(itertools.chain(*by_seeds.values()), key=lambda one: one.share)
-        lines.append(f"| {kind} | {' | '.join(cells)} | {worst.where}, {worst.seeds} seeds |")
+        cells = [cell(by_seeds[seeds]) if seeds in by_seeds else "" for seeds in SEEDS]
+        at = min(itertools.chain(*by_seeds.values()), key=worst)
+        lines.append(f"| {kind} | {' | '.join(cells)} | {at.where}, {at.seeds} seeds |")
     return "\n".join(lines)
 
 
@@ -249,14 +285,20 @@ def main() -> None:
     found: list[Coverage] = []
     for n_k, d_k in CELLS:
         found += of_cell(pool(SIMULATED, d_k=d_k, n_k=n_k), d_k=d_k, n_k=n_k)
-    grid = {d_k: pool(SIMULATED, d_k=d_k, n_k=16) for d_k in GRID}
+    grid = {d_k: _drawn(pool(SIMULATED, d_k=d_k, n_k=16)) for d_k in GRID}
     found += of_curves(grid, n_k=16)
-    print(table(found), end="\n\n", flush=True)
-    pools = {(16, d_k): one for d_k, one in grid.items()}
-    pools |= {(64, d_k): pool(100, d_k=d_k, n_k=64) for d_k in GRID}
+    print(table(found), end="\n\n")
+    print(one_sided(found), end="\n\n", flush=True)
+    pools = {(n_k, d_k): pool(100, d_k=d_k, n_k=n_k) for n_k in (16, 64) for d_k in GRID}
     print("| relative error everywhere in | smallest error detected |\n|---|---|")
     for metric in ("entropy_nats", "max_weight", "sum_sq_weights", "jacobian_norm", "grad_q_rms"):
         print(f"| {metric} | {100 * noticed(pools, metric):.2g} % |")
+
+
+def _drawn(found: Pool) -> Pool:
+    """Keep only the metrics that have a curve: 13 sizes are held at a time."""
+    kept = ("entropy_nats", "entropy_normalized", "max_weight", "grad_logits_rms", "scale")
+    return {arm: {name: columns[name] for name in kept} for arm, columns in found.items()}
 
 
 if __name__ == "__main__":

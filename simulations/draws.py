@@ -15,7 +15,6 @@ from sqrtdk.core.input_laws import Inputs
 from sqrtdk.core.kernel import Kernel
 from sqrtdk.experiments.scaling import measure as scaling
 from sqrtdk.schema import Entries
-from sqrtdk.storage.tables import Row
 
 RULES: Entries = {"off": {"rule": "constant", "value": 1}, "on": {"rule": "power", "exponent": 0.5}}
 
@@ -55,13 +54,14 @@ def pool(seeds: int, *, d_k: int, n_k: int, n_q: int = 64, d_v: int = 64) -> Poo
     rng = np.random.default_rng([d_k, n_k, n_q, d_v])
     core = Kernel()
     rules = [scale_rules.rule(entry, d_k=d_k, n_k=n_k) for entry in RULES.values()]
-    rows: dict[str, list[Row]] = {arm: [] for arm in RULES}
+    parts: dict[str, list[dict[str, NDArray[np.float64]]]] = {arm: [] for arm in RULES}
     for start in range(0, seeds, BATCH):
         cells = min(BATCH, seeds - start)
         arrays = draw(rng, cells, d_k=d_k, n_k=n_k, n_q=n_q, d_v=d_v)
         for arm, found in zip(RULES, scaling.measure(core, arrays, rules), strict=True):
-            rows[arm] += found
+            # Rows of Python numbers take ten times the memory.
+            parts[arm].append({name: np.array([row[name] for row in found]) for name in found[0]})
     return {
-        arm: {name: np.array([row[name] for row in found]) for name in found[0]}
-        for arm, found in rows.items()
+        arm: {name: np.concatenate([part[name] for part in found]) for name in found[0]}
+        for arm, found in parts.items()
     }

@@ -40,6 +40,13 @@ def test_intervals_cover_in_90_percent_of_blocks_where_95_are_said(
         assert one.share * one.blocks >= least, one
 
 
+def test_an_interval_that_misses_is_below_or_above_the_true_value() -> None:
+    ends = [(0.0, 1.0), (2.0, 3.0), (2.5, 2.5), (2.5, 9.0), (3.0, 4.0)]
+    found = coverage.coverage_of("mean", 5, ends, 2.5, "here")
+    assert (found.blocks, found.share, found.under, found.over) == (5, 0.6, 0.2, 0.2)
+    assert "| mean |  | 20.0 / 20.0 |  |  | here, 5 seeds |" in coverage.one_sided([found])
+
+
 def test_the_median_gradient_of_a_saturated_cell_is_covered_at_every_number_of_seeds() -> None:
     # n_k = 16, d_k = 4096, off: the t-interval of the mean covered in 19 to 38 % of blocks.
     found = pool(SEEDS, d_k=4096, n_k=16)["off"]["grad_logits_median"]
