@@ -13,13 +13,16 @@ from typing import Any, NoReturn
 
 import pytest
 from config.test_hints import corrected
+from config.test_mistakes import FILE
 from conftest import ROOT, Run, environment, snakemake
 
 import sqrtdk
 from sqrtdk import cli
 from sqrtdk.config import run as config_run
 from sqrtdk.config import yaml_reader
+from sqrtdk.config.compose import composed
 from sqrtdk.config.errors import ConfigError
+from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.jobs import measure as measure_job
 from sqrtdk.known_answers import __main__ as known_answers_command
 from sqrtdk.models import __main__ as models_command
@@ -491,6 +494,16 @@ def test_a_wrong_value_of_an_option_of_snakemake_is_named(given: str, allowed: s
     said = arguments.command_error(shlex.split(given))
     assert said is not None
     assert says(said, allowed), said
+
+
+@pytest.mark.parametrize("target", EXPERIMENTS)
+def test_a_target_that_another_grid_builds_is_named_with_a_grid_that_has_it(target: str) -> None:
+    said = arguments.unknown_target(target, ["all", "related", "sinks"])
+    form = re.search(rf"allowed: {target} --config grid=(\w+)( path=VALUE)?( or |$)", said)
+    assert form is not None, said
+    assert "did you mean" not in said
+    path = {"path": FILE} if form[2] else {}
+    assert target in composed([], {"grid": form[1]} | path).settings
 
 
 @pytest.mark.parametrize(

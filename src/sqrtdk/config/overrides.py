@@ -17,6 +17,9 @@ from sqrtdk.system import errors, project_files
 
 CONF = project_files.find("conf")
 
+REPORTED = ("default", "research")
+"""Grids of the reports; each experiment is in one of them."""
+
 MOST_SWEPT = 10_000
 """Values of one range of a sweep; Hydra runs each combination on its own."""
 
@@ -25,6 +28,11 @@ def grids(experiment: str = "") -> list[str]:
     """Return the named grids that a run can choose, or those that an experiment has values for."""
     folder = CONF / "experiment" / experiment if experiment else CONF / "grid"
     return sorted(path.stem for path in folder.glob("*.yaml"))
+
+
+def grids_of(experiment: str) -> list[str]:
+    """Return the grids that an experiment has values for; those of the reports come first."""
+    return sorted(grids(experiment), key=lambda grid: (grid not in REPORTED, grid))
 
 
 def check_overrides(

@@ -13,6 +13,7 @@ from sqrtdk.config.entries import FORMULAS, check_entries
 from sqrtdk.config.errors import ConfigError, invalid_value, join, unknown
 from sqrtdk.config.keys import RESERVED, RUN_KEYS, flat_keys, follows_flat, has_key, names_of_keys
 from sqrtdk.config.limits import FACTOR_RULES, MOST_SHARD_SEEDS, check_formulas
+from sqrtdk.config.overrides import grids_of
 from sqrtdk.config.run import SEEDS_KEY, Run
 from sqrtdk.config.values import as_word, check_value, refuse_repeat, to_list
 from sqrtdk.config.yaml_reader import NAME, read_config
@@ -221,11 +222,6 @@ def _experiment(
     if SEEDS_KEY in merged:
         count = Key(SEEDS_KEY, "whole", keys["seed"].meaning, axis=False, maximum=10**7)
         merged["seed"] = list(range(check_value(count, merged.pop(SEEDS_KEY), entries)))
-    if not merged:
-        raise ConfigError(
-            f"experiments: {name} has no values in this grid; write them into a file of "
-            f"conf/experiment/{name}/ that has the grid's name"
-        )
     settings = {}
     # Names that a message may suggest.
     rules = entries["scale_rules"]
@@ -233,9 +229,18 @@ def _experiment(
     factors = {one: rule for one, rule in rules.items() if scale_rules.is_factor(rule)}
     usable = {**entries, "scale_rules": factors if narrow else rules}
     for word, known in keys.items():
+        if word not in merged and not layers[f"experiment.{name}"]:
+            raise _no_values(name)
         if word not in merged:
             raise ConfigError(f"{name}: {word} is missing; allowed: {known.allowed}")
         settings[word] = check_value(known, merged[word], entries, usable)
     # What is not drawn has one seed, so that its shards are planned as all others.
     settings.setdefault("seed", [0])
     return settings
+
+
+def _no_values(name: str) -> ConfigError:
+    """Return the error for an experiment that the run's grid has no file for."""
+    files = f"a file of conf/experiment/{name}/ with the grid's name"
+    allowed = " or ".join(f"grid={grid}" for grid in grids_of(name)) or files
+    return ConfigError(f"experiments: {name} has no values in this grid; allowed: {allowed}")

@@ -7,7 +7,7 @@ tensors of a layer are found by their names. Nothing here measures.
 import hashlib
 import re
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -136,13 +136,17 @@ def pairs(file: TensorFile, q: str | None = None, k: str | None = None) -> list[
     wanted = PATTERNS if q is None or k is None else ((q, k),)
     for of_q, of_k in wanted:
         queries, keys = _matching(file.names, of_q), _matching(file.names, of_k)
-        for at in queries.keys() ^ keys.keys():
+        for at in sorted(queries.keys() ^ keys.keys()):
             given = queries.get(at) or keys[at]
+            # A tensor of the same side cannot be the partner, nor one that has its own.
+            side, other = (queries, keys) if at in queries else (keys, queries)
+            taken = {*side.values(), *(other[it] for it in other.keys() & side.keys())}
+            free = [name for name in file.names if name not in taken]
             partner = of_k if at in queries else of_q
             for word, found in zip(WORDS, at, strict=True):
                 partner = partner.replace(f"{{{word}}}", found)
             raise UserError(
-                f"{file.path}: {given!r} has no partner {partner!r}{_near(file, partner)}"
+                f"{file.path}: {given!r} has no partner {partner!r}{_near(free, partner)}"
             )
         if queries:
             order = sorted(queries, key=lambda at: tuple(map(_by_number, at)))
@@ -219,8 +223,8 @@ def _by_number(layer: str) -> tuple[list[int], str]:
     return [int(digits) for digits in re.findall(r"\d+", layer)], layer
 
 
-def _near(file: TensorFile, name: str) -> str:
-    near = get_close_matches(name, file.names, n=1)
+def _near(names: Sequence[str], name: str) -> str:
+    near = get_close_matches(name, names, n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 

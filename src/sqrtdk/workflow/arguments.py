@@ -148,6 +148,24 @@ def without(arguments: Sequence[str], words: Sequence[str]) -> list[str]:
     return rest
 
 
+def unknown_target(target: str, targets: Sequence[str]) -> str:
+    """Return the error for a word that is not one of the run's targets."""
+    # Not at the top, because `snakemake --version` does not need it.
+    from sqrtdk.config import overrides
+    from sqrtdk.experiments.registry import EXPERIMENTS
+
+    if target in EXPERIMENTS:
+        # The experiments of the run are its targets, so this one is of another grid or choice.
+        key = EXPERIMENTS[target].needs_key
+        best, *others = [f"grid={grid}" for grid in overrides.grids_of(target)]
+        form = f"{target} --config {best}" + (f" {key}=VALUE" if key else "")
+        also = "".join(f" or {other}" for other in others)
+        return f"target {target!r}: this run does not build it; allowed: {form}{also}"
+    near = difflib.get_close_matches(target, targets, n=1, cutoff=0.5)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return f"unknown target {target!r}; known: {', '.join(targets)}{hint}"
+
+
 def command_error(arguments: Sequence[str]) -> str | None:
     """Return the error of a command line that Snakemake cannot read, or None."""
     # Not at the top, because `snakemake --version` does not need it.

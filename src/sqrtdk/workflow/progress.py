@@ -5,7 +5,6 @@ else are printed as Snakemake formats them.
 """
 
 import contextlib
-import difflib
 import logging
 import re
 import shutil
@@ -274,9 +273,7 @@ def user_message(text: str, exception: str | None) -> str:
         key = target.partition("=")[0]
         if "=" in target and arguments.KEY.fullmatch(key):
             return f"sqrtdk: {target!r} is a key, not a target; allowed: --config {target}"
-        near = difflib.get_close_matches(target, RunState.targets, n=1, cutoff=0.5)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        return f"sqrtdk: unknown target {target!r}; known: {', '.join(RunState.targets)}{hint}"
+        return f"sqrtdk: {arguments.unknown_target(target, RunState.targets)}"
     if "Target rules may not contain wildcards" in text:
         known = ", ".join(RunState.targets)
         words = " ".join(word for word in sys.argv[1:] if word.isidentifier())
