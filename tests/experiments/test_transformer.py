@@ -306,17 +306,23 @@ SETTINGS: Any = {
 }
 
 
-def runs(losses: dict[tuple[str, str, float], float], *, entropy: Any = 0.5) -> pd.DataFrame:
-    """Return runs.csv of four seeds whose losses fall from 2 to these, and vary by 0.01."""
+def runs(
+    losses: dict[tuple[str, str, float], float], *, entropy: Any = 0.5, gain: float = 0.0
+) -> pd.DataFrame:
+    """Return runs.csv of four seeds whose losses fall from 2 to these, and vary by 0.01.
+
+    The last `gain` is in the second half of the steps.
+    """
     found = []
     for (network, scaling, rate), loss in losses.items():
         for seed in range(4):
-            for step in (0, 10):
+            for step in (0, 4, 10):
                 low = entropy.get((scaling, rate), 0.5) if isinstance(entropy, dict) else entropy
                 found.append({
                     "task": "text", "network": network, "d_head": 16, "learning_rate": rate,
                     "scaling": scaling, "seed": seed, "step": step, "parameters": 100.0,
-                    "held_out_loss": loss + 0.01 * seed if step else 2.0, "accuracy": 0.5,
+                    "held_out_loss": 2.0 if step == 0 else loss + 0.01 * seed + gain * (step == 4),
+                    "accuracy": 0.5,
                     "diverged": float(loss > 2 and step == 10), "entropy_0": 0.5,
                     "entropy_1": low if step else 0.5,
                     **{f"entropy_row_{n}": 0.1 * n for n in measure.ROWS},
@@ -379,10 +385,31 @@ def test_attention_replaces_recurrence_if_it_learns_about_as_much(gru: float, ho
     assert judged(claims.replaces, recurrence, table).holds is holds
 
 
+@pytest.mark.parametrize(
+    ("gain", "holds"),
+    # The recurrent network learns 1.5: a twentieth of it is 0.075.
+    [(0.05, False), (0.12, "still improving: the second half of them lowers its loss by 0.12")],
+)
+def test_a_transformer_that_is_behind_and_still_improving_is_not_judged(
+    gain: float, holds: bool | str
+) -> None:
+    table = runs(losses((1.9, 1.9, 1.9), (1.5, 1.0, 1.9), (1.9, 0.5, 1.9)), gain=gain)
+    found = pd.DataFrame(recurrence.rows(SETTINGS, table))
+    assert found["transformer_gain"].tolist() == pytest.approx([gain] * 4)
+    if isinstance(holds, str):
+        with pytest.raises(MissingError, match=holds):
+            judged(claims.replaces, recurrence, table)
+    else:
+        assert judged(claims.replaces, recurrence, table).holds is holds
+    # One that is not behind may improve as it likes.
+    table = runs(losses((1.9, 1.9, 1.9), (1.5, 1.0, 1.9), (1.9, 1.5, 1.9)), gain=gain)
+    assert judged(claims.replaces, recurrence, table).holds is True
+
+
 def test_a_seed_is_reported_at_the_rate_that_the_others_chose() -> None:
     loss = np.array([[0.0, 1.0], [9.0, 1.0], [9.0, 1.0]])
-    arm = arms.Arm([0.1, 0.2], loss + 9, loss, loss / 10, 0 * loss)
-    assert recurrence.choose([arm], 0) == (1.0, 0.1)
+    arm = arms.Arm([0.1, 0.2], loss + 9, loss + np.array([3, 2]), loss, loss / 10, 0 * loss)
+    assert recurrence.choose([arm], 0) == (1.0, 2.0, 0.1)
 
 
 def test_collapse_is_judged_by_the_share_of_runs_that_fail() -> None:

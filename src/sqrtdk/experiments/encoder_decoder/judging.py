@@ -14,7 +14,8 @@ CHANCE_ACCURACY = 1 / N_VALUES
 """Accuracy of an answer that does not use its sequence."""
 
 SETTLED = 0.05
-"""Training has settled if the second half of its steps adds less than this to the accuracy."""
+"""Training has settled if the second half of its steps adds less than this to what is learnt, an
+accuracy or a share."""
 
 
 def curves_of(table: pd.DataFrame, metric: str, x: str) -> dict[str, dict[int, Estimate]]:
@@ -33,6 +34,11 @@ def need(curves: Mapping[str, object], *readers: str) -> None:
         raise MissingError(f"the run has no reader {' and no '.join(lacking)}")
 
 
+def adds_little(gain: Estimate | None) -> bool | None:
+    """Return whether the second half of the training adds surely less than `SETTLED`."""
+    return None if gain is None else is_beyond(gain, SETTLED, above=False)
+
+
 def is_settled(gain: Estimate | None, accuracy: Estimate, level: float) -> bool | None:
     """Return whether training has settled: surely above a level, and surely not rising any more.
 
@@ -40,9 +46,7 @@ def is_settled(gain: Estimate | None, accuracy: Estimate, level: float) -> bool 
     """
     if gain is None:
         return None
-    return all_known(
-        (is_beyond(accuracy, level, above=True), is_beyond(gain, SETTLED, above=False))
-    )
+    return all_known((is_beyond(accuracy, level, above=True), adds_little(gain)))
 
 
 def why(accuracy: Estimate, gain: Estimate | None, chance: Estimate) -> str:

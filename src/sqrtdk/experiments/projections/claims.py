@@ -7,7 +7,7 @@ import pandas as pd
 from sqrtdk.claims import findings
 from sqrtdk.claims.claim import Claim
 from sqrtdk.claims.findings import Finding
-from sqrtdk.experiments.encoder_decoder.judging import SETTLED
+from sqrtdk.experiments.encoder_decoder.judging import SETTLED, adds_little
 from sqrtdk.experiments.encoder_decoder.measure import GAIN, LEARNT_ACCURACY
 from sqrtdk.experiments.projections.model import PROJECTIONS
 from sqrtdk.stats.curves import is_beyond
@@ -55,7 +55,7 @@ def _heads(table: pd.DataFrame) -> dict[str, _Head]:
             by["asked_weight"][best],
             any_known(is_beyond(one, LEARNT_ACCURACY, above=True) for one in accuracy.values()),
             all_known(is_beyond(one, LEARNT_ACCURACY, above=False) for one in accuracy.values()),
-            is_beyond(gain, SETTLED, above=False) if gain else None,
+            adds_little(gain),
         )
     return found
 

@@ -76,11 +76,13 @@ COLUMNS = (
 class Arm(NamedTuple):
     """The runs of one arm after the last step, a row for each seed and a column for each rate.
 
-    `begun` [n_seeds, n_rates] is the loss at initialisation.
+    `begun` [n_seeds, n_rates] is the loss at initialisation, and `halfway` that at the last logged
+    step of the first half of the training.
     """
 
     rates: list[float]
     begun: np.ndarray
+    halfway: np.ndarray
     loss: np.ndarray
     accuracy: np.ndarray
     diverged: np.ndarray
@@ -94,17 +96,25 @@ class Arm(NamedTuple):
 def arms_of(settings: Settings, runs: pd.DataFrame) -> dict[tuple[str, str, int, str], Arm]:
     """Return every arm by task, network, d_head and scale rule."""
     axes = ["task", "network", "d_head", "scaling"]
-    found = {}
+    steps, found = int(settings["steps"]), {}
+    half = int(runs["step"][2 * runs["step"] <= steps].max())
     for at, frame in runs.groupby(axes, sort=True):
-        ends = frame[frame["step"] == int(settings["steps"])]
+        ends = frame[frame["step"] == steps]
         begun = matrix(frame[frame["step"] == 0], "held_out_loss")
-        loss, diverged = matrix(ends, "held_out_loss"), matrix(ends, "diverged")
-        loss = np.where(diverged > 0, begun, loss)
-        arm = Arm(
-            sorted(set(frame["learning_rate"])), begun, loss, matrix(ends, "accuracy"), diverged
+        found[cast(tuple[str, str, int, str], at)] = Arm(
+            sorted(set(frame["learning_rate"])),
+            begun,
+            _losses(frame[frame["step"] == half], begun),
+            _losses(ends, begun),
+            matrix(ends, "accuracy"),
+            matrix(ends, "diverged"),
         )
-        found[cast(tuple[str, str, int, str], at)] = arm
     return found
+
+
+def _losses(frame: pd.DataFrame, begun: np.ndarray) -> np.ndarray:
+    """Return the losses at one step; that at initialisation for a run that has diverged."""
+    return np.where(matrix(frame, "diverged") > 0, begun, matrix(frame, "held_out_loss"))
 
 
 def best_losses(arms: Mapping[tuple[str, str, int, str], Arm]) -> dict[tuple[str, int], float]:

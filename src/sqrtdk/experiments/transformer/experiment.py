@@ -53,6 +53,8 @@ EXPERIMENT = Experiment(
     references="transformer/references.html.j2",
     limits=(
         "The trained transformer is small and its training short: two layers, about 10⁵ "
-        "parameters, a few hundred steps. Longer training may change which model is better.",
+        "parameters, a few hundred steps. Longer training may change which model is better: after "
+        "5,400 steps on text, three transformers lacked 7 % of what recurrent networks learnt, "
+        "after 600 steps 20 %.",
     ),
 )

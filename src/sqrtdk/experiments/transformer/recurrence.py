@@ -27,6 +27,15 @@ COLUMNS = (
         "transformer", f"Its held-out loss with 1/√d_head, {_OTHERS}, and such a d_head.", "nats"
     ),
     Column("gru", f"Held-out loss of the recurrent network {_OTHERS}.", "nats"),
+    *(
+        Column(
+            f"{name}_gain",
+            f"Fall of the loss of that {words} since the last logged step of the first half of the "
+            "training: near 0 if it has settled.",
+            "nats",
+        )
+        for name, words in (("transformer", "transformer"), ("gru", "recurrent network"))
+    ),
     Column("transformer_accuracy", "Accuracy of that transformer.", "share"),
     Column("gru_accuracy", "Accuracy of that recurrent network.", "share"),
     Column("transformer_parameters", "Number of parameters of the transformer."),
@@ -38,6 +47,7 @@ class Chosen(NamedTuple):
     """What a seed gets at settings that the other seeds chose."""
 
     loss: float
+    gain: float
     accuracy: float
 
 
@@ -51,7 +61,9 @@ def choose(candidates: Sequence[Arm], seed: int) -> Chosen:
         key=lambda at: means[at[0]][at[1]],
     )
     best = candidates[arm]
-    return Chosen(float(best.loss[seed, place]), float(best.accuracy[seed, place]))
+    loss = float(best.loss[seed, place])
+    gain = float(best.halfway[seed, place]) - loss
+    return Chosen(loss, gain, float(best.accuracy[seed, place]))
 
 
 def rows(settings: Settings, runs: pd.DataFrame) -> Iterator[tables.Row]:
@@ -78,6 +90,8 @@ def rows(settings: Settings, runs: pd.DataFrame) -> Iterator[tables.Row]:
                 "begun": float(transformers[0].begun[place, 0]),
                 "transformer": one.loss,
                 "gru": other.loss,
+                "transformer_gain": one.gain,
+                "gru_gain": other.gain,
                 "transformer_accuracy": one.accuracy,
                 "gru_accuracy": other.accuracy,
                 "transformer_parameters": float(size["transformer"]),
