@@ -189,7 +189,7 @@ MISTAKES = [
         "experiments=training scaling=qk_nrm",
         # Only rules that this experiment takes.
         "allowed: off, on, inverse, inverse_64, quarter, log_n, sqrt_log_n, square_log_n, ssmax, "
-        "yarn, d_model, twice, ",
+        "yarn, gap, d_model, twice, ",
     ),
     ("scalin=off", "unknown key 'scalin'"),
     ("scalin=off", "did you mean scaling?"),

@@ -58,6 +58,8 @@ FACTORS = {
     "yarn": lambda d, n: (
         (1 / math.sqrt(d)) * (1 + 0.1 * math.log(n / 16)) ** 2 if n > 16 else 1 / math.sqrt(d)
     ),
+    # Without a length of training.
+    "gap": lambda d, n: 1 / math.sqrt(d),
     "d_model": lambda d, n: 1 / math.sqrt(8 * d),
     "twice": lambda d, n: 1 / math.sqrt(d) / math.sqrt(d),
     # Without a file that states a scale.

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import ROOT
+from scipy.optimize import brentq
 
 from campaigns import verdicts_remedies, verdicts_trained
 from sqrtdk.claims import verdicts
@@ -89,8 +90,46 @@ def test_rules_that_are_not_a_factor_have_the_weights_of_their_definition() -> N
     assert alone == [trained["softmax1"]]
 
 
+def test_a_head_that_counts_gaps_has_the_growth_of_its_own_scores() -> None:
+    at = {"learning_rate": [0.01], "seeds": [0, 1], "steps": 0}
+    by = {
+        (row["scaling"], row["multiplier"], row["n_asked"]): row
+        for row in rows(**at, scaling=RULES | {"gap": {"rule": "gap_counting"}})
+    }
+    slab: Any = SLAB
+    w_q, w_k = measure.training.projections(slab, 0)
+    medians = {}
+    for n_asked in (7, 70):
+        asked, found = measure.draw(slab, 0, n_asked), []
+        for i in range(len(asked.targets)):
+            library = asked.at(i)
+            for row in (library.queries @ w_q) @ (library.items @ w_k).T:
+                gaps = np.sort(row.max() - row)[1:]
+
+                def excess(factor: float, gaps: Any = gaps) -> float:
+                    return float(np.sum(np.exp(-factor * gaps)) - 1)
+
+                found.append(brentq(excess, 0, 1e4))
+        medians[n_asked] = np.median(found)
+    for multiplier in ("fixed", "learned"):
+        at_7, at_70 = (by["gap", multiplier, n] for n in (7, 70))
+        # Before the first step it is 1/√d_k, and so in training; 27 bisections give nine digits.
+        assert at_7["match_weight"] == by["on", multiplier, 7]["match_weight"]
+        growth = float(at_70["scale"]) / float(at_7["scale"])
+        assert growth == pytest.approx(medians[70] / medians[7], rel=1e-6)
+        assert growth > 1
+
+
+def test_gaps_that_are_too_few_to_count_are_refused() -> None:
+    settings: Any = {"scaling": {"gap": {"rule": "gap_counting"}}, "n_k": [16], "n_asked": [2]}
+    with pytest.raises(UserError, match="gap counts gaps, of which 2 keys have too few; allowed"):
+        measure.refuse(settings)
+    measure.refuse(settings | {"n_asked": [3]})
+
+
 def test_a_rule_that_no_head_is_trained_with_is_refused() -> None:
-    settings: Any = {"scaling": {"mine": {"rule": "key_norm_sum"}} | OTHERS}
+    settings: Any = {"scaling": {"mine": {"rule": "key_norm_sum"}} | OTHERS, "n_k": [16]}
+    settings["n_asked"] = [16]
     with pytest.raises(UserError, match="scaling: mine has the rule key_norm_sum; allowed in"):
         measure.refuse(settings)
 

@@ -117,6 +117,18 @@ def stated(d_k: float, n_k: int) -> float:
     return power(d_k, n_k, exponent=0.5)
 
 
+def gap_counting(d_k: float, n_k: int) -> float:
+    """Multiply by 1/√d_k, and beyond the length of training by what `core.gaps` counts.
+
+    Only the experiment `extrapolation` has a length of training and counts gaps. Everywhere else
+    it is 1/√d_k.
+
+    >>> gap_counting(64, 256)
+    0.125
+    """
+    return power(d_k, n_k, exponent=0.5)
+
+
 quiet = np.errstate(over="ignore", invalid="ignore", divide="ignore")
 """Suppress warnings: non-finite values show in the result, and hidden pairs need none."""
 
@@ -299,6 +311,7 @@ RULES: dict[str, Callable[..., float | ScaleRule]] = {
     "d_model": d_model,
     "integer_sqrt": integer_sqrt,
     "stated": stated,
+    "gap_counting": gap_counting,
     "qk_norm": qk_norm,
     "ngpt": ngpt,
     "soft_cap": soft_cap,

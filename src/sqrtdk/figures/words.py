@@ -14,6 +14,7 @@ RULES: Mapping[str, str] = {
     "square_log_n": "(log n)²",
     "ssmax": "SSMax, 0.43 log n",
     "yarn": "YaRN",
+    "gap": "gap counting",
     "qk_clip": "QK-clip",
     "softmax1": "softmax with a sink of 0",
     "ngpt": "nGPT",

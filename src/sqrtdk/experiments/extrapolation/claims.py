@@ -8,6 +8,7 @@ import pandas as pd
 from sqrtdk.claims.claim import Claim
 from sqrtdk.claims.findings import SELECTS, Finding
 from sqrtdk.core import scale_rules
+from sqrtdk.experiments.extrapolation.measure import counts_gaps
 from sqrtdk.schema import Entry, Settings
 from sqrtdk.stats.decisions import all_known, beyond
 from sqrtdk.stats.intervals import MissingError
@@ -94,7 +95,9 @@ def _growing(settings: Settings, table: pd.DataFrame) -> list[WholeTable]:
 
 
 def _grows(entry: Entry) -> bool:
-    """Return whether a rule is one factor that depends on the number of keys."""
+    """Return whether a rule grows with the number of keys."""
+    if counts_gaps(entry):
+        return True
     few, many = (scale_rules.factor(entry, d_k=64, n_k=n_k) for n_k in (16, 4096))
     return few is not None and many is not None and many > few
 

@@ -38,9 +38,13 @@ def of_one_size(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def looks_of(table: pd.DataFrame) -> dict[str, Look]:
-    """Return the look of every rule; the blue that is close to that of 1/√d_k comes last."""
+    """Return the look of every rule; the blue that is close to that of 1/√d_k comes last.
+
+    Where no rule is `off`, its colour serves another one.
+    """
     found = style.looks(table["scaling"])
-    colors = itertools.cycle([*(x for x in style.CYCLE if x != NEAR_ON), NEAR_ON])
+    spare = [color for name, color in style.FIXED.items() if name not in found]
+    colors = itertools.cycle([*(x for x in style.CYCLE if x != NEAR_ON), *spare, NEAR_ON])
     return {
         name: look if name in style.FIXED else replace(look, color=next(colors))
         for name, look in found.items()

@@ -16,6 +16,7 @@ import numpy as np
 from sqrtdk import schema
 from sqrtdk.core import random_streams, scale_rules
 from sqrtdk.core.attention import Factor, sink_of, with_sink, without_sink
+from sqrtdk.core.gaps import separation
 from sqrtdk.core.metrics import row_metrics
 from sqrtdk.core.qk_clip import QKClip
 from sqrtdk.core.random_streams import Purpose
@@ -164,8 +165,8 @@ def measure(slab: Slab, seed: int, variants: Sequence[Variant]) -> list[list[Row
     """Return the rows of several runs of one seed, one for each number of keys asked."""
     batches = training.draw_batches(slab, seed, "", slab["steps"])
     w_q, w_k = training.projections(slab, seed)
-    held_out = {n_asked: draw(slab, seed, n_asked) for n_asked in slab["n_asked"]}
-    best = {n_asked: _best(one, slab["noise_sd"]) for n_asked, one in held_out.items()}
+    held_out = {n: draw(slab, seed, n) for n in {*slab["n_asked"], slab["n_k"]}}
+    best = {n: _best(held_out[n], slab["noise_sd"]) for n in slab["n_asked"]}
     rows: dict[int, list[Row]] = {place: [] for place in range(len(variants))}
     at_start = [_remedy(slab, variant, slab["n_k"]) for variant in variants]
     order = sorted(rows, key=lambda place: at_start[place].family)
@@ -182,24 +183,58 @@ def measure(slab: Slab, seed: int, variants: Sequence[Variant]) -> list[list[Row
             for step in range(slab["steps"]):
                 model.learn(head, head.products(), batches.at(step))
             products, learned = head.products(), np.exp(head.log_scale)[:, 0, 0]
-            for n_asked in slab["n_asked"]:
-                for run, place in enumerate(places):
+            for run, place in enumerate(places):
+                own, at_n_k = products.beside(slice(run, run + 1)), math.nan
+                counts = counts_gaps(slab["scaling"][variants[place].scaling])
+                if counts:
+                    at_n_k = _separation(held_out[slab["n_k"]], own)
+                for n_asked in slab["n_asked"]:
+                    factor = float(learned[run])
+                    if counts:
+                        factor *= _separation(held_out[n_asked], own) / at_n_k
                     remedy = _remedy(slab, variants[place], n_asked)
-                    own = products.beside(slice(run, run + 1))
-                    found = ask(held_out[n_asked], own, float(learned[run]), remedy)
+                    found = ask(held_out[n_asked], own, factor, remedy)
                     rows[place].append({"n_asked": n_asked} | found | best[n_asked])
     return list(rows.values())
 
 
+def counts_gaps(entry: schema.Entry) -> bool:
+    """Return whether a rule counts the gaps between the scores of the trained head."""
+    return entry["rule"] == "gap_counting"
+
+
+def _separation(held_out: Batch, products: Products) -> float:
+    """Return the median over queries of the factor at which the largest scores come apart.
+
+    No query is told its match, so that a model in use can count its own gaps.
+    """
+    scores = model.forward(held_out, products, np.ones((1, 1, 1, 1))).logits[0]
+    if not np.all(np.isfinite(scores)):
+        return math.nan
+    return float(np.median(separation(scores.reshape(-1, scores.shape[-1]))))
+
+
 def refuse(settings: Settings) -> None:
-    """Raise UserError for a scale rule that is neither one factor nor one of `RULES`."""
+    """Raise UserError for a scale rule that is neither one factor nor one of `RULES`.
+
+    Also for one that counts gaps where there are too few of them.
+    """
     for name, entry in settings["scaling"].items():
+        few = [n for n in (*settings["n_k"], *settings["n_asked"]) if n < FEWEST_COUNTED]
+        if counts_gaps(entry) and few:
+            raise UserError(
+                f"scaling: {name} counts gaps, of which {few[0]} keys have too few; allowed with "
+                f"it in n_k and n_asked: from {FEWEST_COUNTED}"
+            )
         if not scale_rules.is_factor(entry) and entry["rule"] not in RULES:
             raise UserError(
                 f"scaling: {name} has the rule {entry['rule']}; allowed in extrapolation: one "
                 f"factor of d_k and n_k, {', '.join(RULES)}"
             )
 
+
+FEWEST_COUNTED = 3
+"""Keys without whose second competitor no factor separates the largest score."""
 
 RULES = ("qk_norm", "ngpt", "soft_cap", "qk_clip", "sink")
 """Rules that are not one factor: they do not depend on the number of keys."""
@@ -220,9 +255,9 @@ def _remedy(slab: Slab, variant: Variant, n_k: int) -> Remedy:
     raise ValueError(f"{variant.scaling} is not a rule of this experiment")
 
 
-def ask(held_out: Batch, products: Products, learned: float, remedy: Remedy) -> Row:
-    """Measure one run on held-out queries, with the scale of a remedy and a learned multiplier."""
-    scale = learned * remedy.multiplier
+def ask(held_out: Batch, products: Products, factor: float, remedy: Remedy) -> Row:
+    """Measure one run on held-out queries, with the scale of a remedy times another factor."""
+    scale = factor * remedy.multiplier
     one, capped = np.ones((1, 1, 1, 1)), math.isfinite(remedy.cap)
     made = model.forward(held_out, products, scale * one, remedy.cap * one if capped else None)
     logits = made.logits[0]
