@@ -10,6 +10,8 @@ from inprocess import build
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from registered import FIGURES
 
+from sqrtdk.experiments import schemas
+from sqrtdk.experiments.base import load
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.figures import style
 from sqrtdk.stats import summary
@@ -67,6 +69,29 @@ def test_every_figure_and_the_report_are_made_of_a_run_that_lacks_something(
             schema = summary.columns(EXPERIMENTS[experiment].columns)
             assert len(frames.read(folder / experiment / "summary.csv", schema))
     assert not re.search(r"\bnan\b", page.split("<main", 1)[-1].replace("-nan", ""))
+
+
+@pytest.mark.parametrize("name", [name for name, x in EXPERIMENTS.items() if x.research])
+def test_figures_of_research_are_drawn_of_one_value_of_an_axis(name: str, smoke: Path) -> None:
+    experiment, folder = EXPERIMENTS[name], smoke / "results/smoke" / name
+    found = {
+        one: frames.read(folder / f"{one}.csv", schemas.columns(experiment, one))
+        for one in experiment.drawn_from
+    }
+    # What a run of one value has in its tables, up to the seeds.
+    for key in (key for key in experiment.measure.CONFIG_KEYS if key.axis):
+        values = {x for table in found.values() if key.name in table for x in table[key.name]}
+        some = sorted(values) if len(values) > 1 else []
+        # Code differs by name; one size stands for the others, for time.
+        for value in some if key.kind in ("choice", "name") else some[:1]:
+            part = {
+                one: table[table[key.name] == value] if key.name in table else table
+                for one, table in found.items()
+            }
+            for draw in load(name, "figures").BUILD.values():
+                with style.context(), warnings.catch_warnings():
+                    warnings.simplefilter("error")
+                    assert draw(part).get_children(), (key.name, value)
 
 
 def test_a_table_without_rows_has_the_types_of_its_columns(tmp_path: Path) -> None:

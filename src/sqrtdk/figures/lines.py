@@ -251,7 +251,7 @@ def build_lines(
         {row.label: row.metrics for row in rows},
         across=across,
         where=where,
-        margin=max(map(len, names)) if at_ends else 0,
+        margin=max(map(len, names), default=0) if at_ends else 0,
         x=x,
     )
     marks = set()

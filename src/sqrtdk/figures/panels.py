@@ -275,4 +275,4 @@ def _pushed(heights: list[float], half: list[float]) -> list[float]:
 
 def fits_at_ends(names: Sequence[str]) -> bool:
     """Return whether the lines of a panel can be labelled at their ends; otherwise use a legend."""
-    return len(names) <= 6 and max(map(len, names)) <= 16
+    return len(names) <= 6 and max(map(len, names), default=0) <= 16

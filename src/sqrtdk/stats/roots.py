@@ -9,13 +9,14 @@ from sqrtdk.stats.intervals import interval
 
 
 def slope(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return the least-squares slope of y [..., n] on x [n].
+    """Return the least-squares slope of y [..., n] on x [n]; NaN if x has one value only.
 
     >>> float(slope(np.array([0.0, 1.0, 2.0]), np.array([1.0, 3.0, 5.0])))
     2.0
     """
     centred = x - x.mean()
-    return np.asarray(y @ centred / (centred @ centred))
+    with np.errstate(invalid="ignore"):
+        return np.asarray(y @ centred / (centred @ centred))
 
 
 def sign_change(grid: np.ndarray, values: np.ndarray) -> float:

@@ -34,6 +34,9 @@ NAMES = {**words.RULES, "gru": "recurrent"}
 TASKS = {"text": "the next character", "recall": "associative recall"}
 """The tasks in words."""
 
+LACKS = "the run has no transformer."
+"""The reason of a figure about attention, if a run trains the recurrent network alone."""
+
 RATES = 3
 """Learning rates of the figures over steps: the best one with scaling, and the next larger ones."""
 
@@ -111,6 +114,8 @@ def by_rate(table: pd.DataFrame) -> pd.DataFrame:
 
 def _over_steps(tables: Tables, metric: str, label: str, sentence: str, base: int | None) -> Figure:
     table = by_rate(tables["summary"])
+    if table.empty:
+        return style.nothing(LACKS)
     return build_lines(
         _named(table, table["scaling"]),
         [
@@ -147,6 +152,8 @@ def build_logits(tables: Tables) -> Figure:
 
 def build_start(tables: Tables) -> Figure:
     """Draw the entropy of a row before training against its number of visible keys."""
+    if tables["start"].empty:
+        return style.nothing(LACKS)
     table = tables["start"].rename(columns={"exact": "formula", "entropy": "mean"})
     looks = _looks(table["scaling"])
     table = _named(table, table["scaling"]).assign(metric="entropy", exact=float("nan"))
@@ -157,10 +164,9 @@ def build_start(tables: Tables) -> Figure:
             axes.plot(known["n_k"], known["formula"], color=looks[str(name)].color, linewidth=1,
                       linestyle=":", zorder=1.8, label="_exact")  # fmt: skip
 
-    top = float(table["mean"].max()) if len(table) else 1.0
     return build_lines(
         table,
-        [PanelRow("entropy (nats)", ("entropy",), top=1.05 * top)],
+        [PanelRow("entropy (nats)", ("entropy",), top=1.05 * float(table["mean"].max()))],
         "Entropy of a row in layer 0 before the first step. Dotted: exact for that many unrelated "
         "keys; the tokens of one sequence are not quite unrelated.",
         refer,
