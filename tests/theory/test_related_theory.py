@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from scipy.integrate import nquad, quad
 from scipy.stats import chi
+from scipy.stats import norm as normal
 
 from sqrtdk.core import input_laws
 from sqrtdk.core.attention import attention
@@ -326,3 +327,52 @@ def test_the_law_of_an_entry_depends_on_what_the_theory_covers() -> None:
     assert points.law_at(turned, 7) is None
     assert points.law_at({"law": "sphere", "arrays": "both"}, 1) is None
     assert points.law_at({"law": "planted", "cosine": 0.999}, 7) is None
+
+
+@pytest.mark.parametrize(("n_k", "d_k", "correlation"), [(2, 3, 0.3), (50, 64, 0.5), (9, 8, -0.7)])
+def test_the_match_is_the_largest_with_the_probability_of_a_double_integral(
+    n_k: int, d_k: int, correlation: float
+) -> None:
+    sd = math.sqrt(1 - correlation**2)
+
+    # ln of sd √(2 pi) and of the constant of the chi law.
+    constant = math.log(sd * math.sqrt(2 * math.pi)) + math.lgamma(d_k / 2)
+    constant += (d_k / 2 - 1) * math.log(2)
+
+    def density(x: float, r: float) -> float:
+        off = (x - correlation * r) / sd
+        log_density = -off * off / 2 + (d_k - 1) * math.log(r) - r * r / 2 - constant
+        return math.exp(log_density) * (math.erfc(-x / math.sqrt(2)) / 2) ** (n_k - 1)
+
+    center = math.sqrt(d_k)
+    expected, _ = nquad(
+        density,
+        [lambda r: (correlation * r - 8 * sd, correlation * r + 8 * sd),
+         (max(1e-9, center - 6), center + 6)],
+        opts={"epsabs": 1e-9, "epsrel": 1e-9},
+    )  # fmt: skip
+    assert related.match_is_largest(n_k, d_k, correlation) == pytest.approx(expected, rel=1e-8)
+
+
+def test_the_match_is_the_largest_as_often_as_in_samples() -> None:
+    generator = np.random.default_rng(6)
+    norm = np.sqrt(generator.chisquare(64, 200_000))
+    match = 0.5 * norm + math.sqrt(0.75) * generator.standard_normal(200_000)
+    # The largest of n normals by its distribution function, U^(1/n).
+    others = normal.isf(-np.expm1(np.log(generator.uniform(size=200_000)) / 99_999))
+    # Five standard errors of 200,000 draws.
+    found = related.match_is_largest(100_000, 64, 0.5)
+    assert found == pytest.approx(float(np.mean(match > others)), abs=0.0054)
+
+
+@pytest.mark.parametrize(("n_k", "scale"), [(16, 0.125), (300, 1.0)])
+def test_the_quick_means_of_a_match_are_those_of_all_statistics(n_k: int, scale: float) -> None:
+    weight, entropy = related.match_means(n_k, 64, scale, 0.5)
+    plain = with_match(n_k, 64, scale, 0.5)
+    assert weight == pytest.approx(plain.match_weight, rel=1e-13)
+    assert entropy == pytest.approx(plain.entropy_nats, rel=1e-13)
+
+
+def test_a_match_on_its_query_is_refused() -> None:
+    with pytest.raises(ValueError, match="correlation must be between -1 and 1, got 1"):
+        related.match_is_largest(4, 8, 1.0)

@@ -81,6 +81,26 @@ def given_match(sigma: float, n_k: int, mean: FloatArray, sd: FloatArray) -> Giv
     return GivenMatch(*(np.asarray(values) for values in found))
 
 
+def match_and_entropy(sigma: float, n_k: int, mean: float, sd: float) -> tuple[float, float]:
+    """Return E p_0 and E H of `given_match` at one mean, without the costly largest weights."""
+    found = _sums(sigma, n_k, np.array([mean]), np.array([sd]))
+    return float(found[1][0]), float(found[2][0])
+
+
+def is_largest(n_k: int, mean: FloatArray, sd: float) -> FloatArray:
+    """Return P(x_0 is the largest) for each mean: the integral of its density times F^N.
+
+    It is the limit of E p_0 at large sigma. A trapezoid sum, whose error falls as
+    exp(-2 pi² sd² / step²).
+    """
+    check_n_k(n_k)
+    step = min(0.1, sd / 3)
+    x = np.arange(np.min(mean) - _REACH * sd, np.max(mean) + _REACH * sd + step, step)
+    off = (x - mean[:, np.newaxis]) / sd
+    density = np.exp(-off * off / 2) / (sd * math.sqrt(2 * math.pi))
+    return np.asarray(step * (density @ np.exp((n_k - 1) * scipy.special.log_ndtr(x))))
+
+
 def _grid(sigma: float, n_k: int, mean: FloatArray, sd: FloatArray) -> tuple[FloatArray, float]:
     """Return the u at which the keys contribute, and the step; see `fixed_sigma`."""
     low, high, step = span_of_max(n_k)

@@ -1,30 +1,53 @@
 """Answer a question that people ask: whether the scale must grow with the length."""
 
+import math
+
+from sqrtdk.experiments.length.best import CLAIMED, SHARE, halves
+from sqrtdk.experiments.length.claims import ceiling
 from sqrtdk.experiments.story import Asked, RunTables, said
 from sqrtdk.stats.intervals import Estimate, MissingError
 
+WORDS = {
+    "independent": "for unrelated keys",
+    "planted": "for a match among them",
+    "exponential": "for scores with exponential tails",
+}
+"""The laws of rows in words."""
+
 
 def length(run: RunTables) -> str:
-    """Say which power of log n keeps the selectivity of each law of rows."""
+    """Say which power of log n keeps the selectivity of each law of rows, and how well."""
     table = run.table("best")
-    none = table[(table["criterion"] == "selectivity") & (table["n_seeds"] == 0)]
-    table = table[(table["criterion"] == "selectivity") & table["mean"].notna()]
-    words = {
-        "independent": "for unrelated keys",
-        "planted": "for a match among them",
-        "exponential": "for scores with exponential tails",
-    }
-    texts = [
-        f"{said(Estimate(row['mean'], row['ci_low'], row['ci_high']))} {words[row['rows']]}"
-        for row in table.to_dict("records")
-    ]
-    if not texts:
+    table = table[table["criterion"] == SHARE]
+    none, table = table[table["n_seeds"] == 0], table[table["mean"].notna()]
+    if table.empty:
         raise MissingError("the run has no best power")
-    sizes = run.settings["n_k"]
-    without = "; none does so " + " or ".join(words[x] for x in none["rows"]) if len(none) else ""
+    sizes = sorted(run.settings["n_k"])
+    rows = table.to_dict("records")
+    texts = [
+        f"{said(Estimate(row['mean'], row['ci_low'], row['ci_high']))} {WORDS[row['rows']]}"
+        for row in rows
+    ]
+    without = "; none does so " + " or ".join(WORDS[x] for x in none["rows"]) if len(none) else ""
+    drifts = [
+        f"{row['exact_first']:.2f} and {row['exact_last']:.2f} {WORDS[row['rows']]}"
+        for row in rows
+        if not (math.isnan(row["exact_first"]) or math.isnan(row["exact_last"]))
+    ]
+    first, last = halves(sizes)
+    moving = (
+        f" One power does not hold at every length: the exact one from {first[0]} to {first[-1]} "
+        f"keys and that from {last[0]} to {last[-1]} are {', '.join(drifts)}."
+        if drifts and first != last
+        else ""
+    )
+    (column,) = (name for name, power in CLAIMED.items() if power == 1.0)
+    moves = ", ".join(f"{100 * row[column]:.3g} % {WORDS[row['rows']]}" for row in rows)
+    planted = f" With a match, {ceiling(sizes)}." if "planted" in set(table["rows"]) else ""
     return (
-        f"From {min(sizes)} to {max(sizes)} keys the power of log n that keeps the selectivity is "
-        f"{', '.join(texts)}{without}."
+        f"From {sizes[0]} to {sizes[-1]} keys the power of log n under which the selectivity has "
+        f"no slope is {', '.join(texts)}{without}.{moving} Under log n itself the exact "
+        f"selectivity moves by {moves}.{planted}"
     )
 
 

@@ -1,15 +1,18 @@
 """Judge the claims about length from best.csv and curves.csv."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pandas as pd
 
 from sqrtdk.claims.claim import Claim
-from sqrtdk.claims.findings import Finding, parts
+from sqrtdk.claims.findings import Finding, join, parts
 from sqrtdk.claims.roots import Root
-from sqrtdk.experiments.length.best import MOST
+from sqrtdk.experiments.length.best import CLAIMED, MOST, SHARE, halves
+from sqrtdk.experiments.length.curves import attainable
 from sqrtdk.experiments.length.measure import GAP, PUBLISHED
+from sqrtdk.experiments.length.rows import COSINE, HEAD
 from sqrtdk.schema import Settings
 from sqrtdk.stats.curves import Curve, relative_range
 from sqrtdk.stats.decisions import steady
@@ -27,14 +30,18 @@ FEWEST, LONG = 4, 4096
 """The fewest lengths of a run, and the least value of the longest, that a verdict needs."""
 
 
+NAMED = {0.5: "the root of log n", 1.0: "log n"}
+"""The claimed powers in words."""
+
+
 def power(whole: WholeTable) -> Finding:
     """Judge whether the power of log n that keeps the selectivity is 1."""
-    return _judge(whole, 1.0, "selectivity")
+    return _judge(whole, 1.0, SHARE)
 
 
 def root(whole: WholeTable) -> Finding:
     """Judge whether the power of log n that keeps the selectivity is 1/2."""
-    return _judge(whole, 0.5, "selectivity")
+    return _judge(whole, 0.5, SHARE)
 
 
 def root_entropy(whole: WholeTable) -> Finding:
@@ -45,8 +52,42 @@ def root_entropy(whole: WholeTable) -> Finding:
 def _judge(whole: WholeTable, claimed: float, criterion: str) -> Finding:
     need_long(whole.settings)
     row = whole.table[whole.table["criterion"] == criterion].to_dict("records")[0]
-    what = {"selectivity": "the selectivity", "entropy_share": "the share of the entropy"}
-    return POWER.judge(row, claimed, f"keeps {what[criterion]}", f"for {row['rows']} rows ")
+    planted = criterion == SHARE and row["rows"] == "planted"
+    what = "the share of the entropy" if criterion == "entropy_share" else "the selectivity"
+    sizes = sorted(whole.settings["n_k"])
+    over = f"from {sizes[0]} to {sizes[-1]} keys"
+    found = POWER.judge(
+        row, claimed, f"leaves {what} without a slope", f"{over}, for {row['rows']} rows "
+    )
+    column = next(name for name, value in CLAIMED.items() if value == claimed)
+    moves = row[column]
+    itself = (
+        f"{NAMED[claimed]} itself {'keeps' if moves < KEPT else 'does not keep'} it (exact range "
+        f"{100 * moves:.3g} %)"
+    )
+    first, last = halves(sizes)
+    parts = [
+        f"{value:.2f} ({part[0]} to {part[-1]} keys)"
+        for value, part in ((row["exact_first"], first), (row["exact_last"], last))
+        if not math.isnan(value)
+    ]
+    drift = f"over parts of these lengths the exact power is {' and '.join(parts)}" if parts else ""
+    notes = join(drift, itself, ceiling(sizes) if planted else "")
+    return found._replace(
+        number=join(found.number, drift.replace("these", "the")),
+        answer=f"{found.answer[:-1]}; {notes}.",
+        condition=join(over, notes) if found.holds else "",
+    )
+
+
+def ceiling(sizes: Sequence[int]) -> str:
+    """Say what the selectivity of planted rows is a share of."""
+    first, last = (attainable("planted", n_k) for n_k in (min(sizes), max(sizes)))
+    return (
+        "the selectivity is the weight of the match over the most that any factor reaches, "
+        f"{first:.2f} at {min(sizes)} keys and {last:.2f} at {max(sizes)} for a cosine of "
+        f"{COSINE:g} at d_k = {HEAD}"
+    )
 
 
 def need_long(settings: Settings) -> None:
@@ -65,23 +106,32 @@ def kept(whole: WholeTable, rule: str) -> Finding:
     if rows.empty:
         raise MissingError(f"the run has no rule {rule}")
     curve: Curve = {
-        int(row["n_k"]): Estimate(row["mean"], row["ci_low"], row["ci_high"])
+        int(row["n_k"]): Estimate(
+            *(row[x] / row["attainable"] for x in ("mean", "ci_low", "ci_high", "exact"))
+        )
         for row in rows.to_dict("records")
     }
     moved = relative_range(curve)
-    first, last = curve[min(curve)], curve[max(curve)]
+    exact = [point.exact for point in curve.values()]
+    moved = moved._replace(exact=1 - min(exact) / max(exact))
+    sizes = list(curve)
+    first, last = curve[sizes[0]], curve[sizes[-1]]
     holds = steady(curve, KEPT)
     verb = {True: "keeps", False: "does not keep", None: "may keep"}[holds]
     name = str(rows["rows"].iloc[0])
+    over = f"from {sizes[0]} to {sizes[-1]} keys"
+    limit = ceiling(sizes) if name == "planted" else ""
     return Finding(
         holds,
         f"selectivity from {format_estimate(first)} to {format_estimate(last)}, range "
         f"{format_percent(moved)}",
         f"For {name} rows {rule} {verb} the selectivity: it goes from {format_estimate(first)} at "
-        f"{min(curve)} keys to {format_estimate(last)} at {max(curve)}.",
+        f"{sizes[0]} keys to {format_estimate(last)} at {sizes[-1]}, range {format_percent(moved)}"
+        f"{f'; {limit}' if limit else ''}.",
         f"range of the selectivity over lengths with {rule}",
-        moved,
+        moved._replace(exact=math.nan),
         abs(moved.mean - KEPT),
+        join(over, limit) if holds else "",
     )
 
 
@@ -107,25 +157,35 @@ def of_independent(settings: Settings, table: pd.DataFrame) -> list[WholeTable]:
 
 _by_rows = parts("n_q", "rows")
 
-_LONG = f"Needs {FEWEST} lengths or more, up to {LONG}."
+_LONG = (
+    f"Needs {FEWEST} lengths or more, up to {LONG}. The verdict is about the lengths of the run, "
+    "which the answer names. One power does not hold at every length; for very many unrelated keys "
+    "it tends to 1/2."
+)
+
+_SHARE = (
+    "Of planted rows, selectivity is the weight of the match over its limit at an infinite factor, "
+    "the exact probability that the match has the largest score. Otherwise it is the largest "
+    "weight."
+)
 
 _KEPT = (
     "True if the largest and the smallest selectivity over the lengths differ by surely less than "
-    f"{100 * KEPT:.0f} % of the largest, false if surely by more. {_LONG}"
+    f"{100 * KEPT:.0f} % of the largest, false if surely by more. {_SHARE} "
+    f"Needs {FEWEST} lengths or more, up to {LONG}."
 )
-
-_SELECTIVITY = "the selectivity (the weight of the match, or the largest weight)"
 
 
 def _claim(
     name: str, sentence: str, judge: Callable[[WholeTable], Finding], what: str, power: str
 ) -> Claim:
     """Return a claim about the best power over all laws of rows."""
+    share = f"{_SHARE} " if "selectivity" in what else ""
     return Claim(
         name,
         sentence,
         f"The best power r of a seed is where the slope over ln n_k of {what}, with the factor "
-        f"(ln n_k / ln 16)^r, changes its sign. {POWER.rule.format(power=power)} {_LONG}",
+        f"(ln n_k / ln 16)^r, changes its sign. {POWER.rule.format(power=power)} {share}{_LONG}",
         "length-best",
         judge,
         source="ours",
@@ -144,15 +204,16 @@ CLAIMS = (
         "length_log",
         "To keep attention selective, scores must grow as log n.",
         power,
-        _SELECTIVITY,
+        "the selectivity",
         "1",
     ),
     _unrelated(
         _claim(
             "length_root",
-            "For unrelated keys, growth as the root of log n keeps attention selective.",
+            "For unrelated keys, growth as the root of log n keeps attention selective over the "
+            "lengths of the run.",
             root,
-            _SELECTIVITY,
+            "the selectivity",
             "1/2",
         )
     ),
@@ -177,7 +238,8 @@ CLAIMS = (
     ),
     Claim(
         "length_ssmax",
-        "Scalable softmax with its published constant keeps the weight of a match.",
+        "Scalable softmax with its published constant keeps the weight of a match, as a share of "
+        "the most that any factor reaches.",
         _KEPT,
         "length-curves",
         ssmax,

@@ -30,6 +30,11 @@ COLUMNS = (
     Column("ci_low", "Lower end of its 95 % t-interval.", optional=True),
     Column("ci_high", "Upper end of its 95 % t-interval.", optional=True),
     Column("exact", "Exact expectation at the factor of the rule."),
+    Column(
+        "attainable",
+        "Of the weight of a match: what an infinite factor reaches, the exact probability that the "
+        "match has the largest score. Otherwise 1.",
+    ),
     Column("z", "(mean - exact) in standard errors. Empty for one seed.", optional=True),
 )
 
@@ -49,12 +54,16 @@ def exact(law: str, n_k: int, factor: float) -> Means:
         found = any_density.given_density(any_density.laplace(factor, n_k), factor, n_k)
         chosen, entropy = found.max_weight, found.entropy_nats
     elif law == "planted":
-        match = related.with_match(n_k, HEAD, scale, COSINE)
-        chosen, entropy = match.match_weight, match.entropy_nats
+        chosen, entropy = related.match_means(n_k, HEAD, scale, COSINE)
     else:
         plain = expectations(n_k, HEAD, scale)
         chosen, entropy = plain.max_weight, plain.entropy_nats
     return Means(chosen, entropy / float(np.log(n_k)))
+
+
+def attainable(law: str, n_k: int) -> float:
+    """Return the mean selectivity at an infinite factor, more than at any finite one tried."""
+    return related.match_is_largest(n_k, HEAD, COSINE) if law == "planted" else 1.0
 
 
 def rows(settings: Settings, runs: pd.DataFrame) -> Iterator[tables.Row]:
@@ -64,7 +73,8 @@ def rows(settings: Settings, runs: pd.DataFrame) -> Iterator[tables.Row]:
     for at, frame in shown.groupby(axes, sort=True):
         common = cast(tables.Row, dict(zip(axes, at, strict=True)))
         factor = float(frame["factor"].iloc[0])
-        known = exact(str(common["rows"]), int(cast(int, common["n_k"])), factor)
+        law, n_k = str(common["rows"]), int(cast(int, common["n_k"]))
+        known, best = exact(law, n_k, factor), attainable(law, n_k)
         for metric in METRICS:
             values = frame[metric].to_numpy(dtype=float)
             low, high = intervals.interval(values)
@@ -77,5 +87,6 @@ def rows(settings: Settings, runs: pd.DataFrame) -> Iterator[tables.Row]:
                 "ci_low": low,
                 "ci_high": high,
                 "exact": target,
+                "attainable": best if metric == "selectivity" else 1.0,
                 "z": float((values.mean() - target) / error) if error > 0 else np.nan,
             }

@@ -7,10 +7,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from sqrtdk import schema
-from sqrtdk.experiments.length.best import MOST
-from sqrtdk.experiments.length.curves import METRICS, SHOWN
+from sqrtdk.experiments.length.best import MOST, SHARE
+from sqrtdk.experiments.length.curves import SHOWN
 from sqrtdk.experiments.length.measure import GAP
-from sqrtdk.experiments.length.rows import ROW_LAWS
+from sqrtdk.experiments.length.rows import COSINE, HEAD, ROW_LAWS
 from sqrtdk.figures import draw, style, words
 from sqrtdk.figures.draw import Tables
 from sqrtdk.figures.lines import PanelRow, build_lines
@@ -37,7 +37,7 @@ LAWS = {
 
 LOOKS = {NAMES[rule]: Look(CYCLE[i], MARKERS[i]) for i, rule in enumerate(SHOWN)}
 
-CRITERIA = {"selectivity": "keeps the selectivity", "entropy_share": "keeps the entropy's share"}
+CRITERIA = {SHARE: "keeps the selectivity", "entropy_share": "keeps the entropy's share"}
 
 
 def build_curves(tables: Tables) -> Figure:
@@ -54,6 +54,12 @@ def build_curves(tables: Tables) -> Figure:
                     rows["n_k"], rows["known"], color=LOOKS[str(variant)].color, linewidth=1,
                     linestyle=":", zorder=1.8, label=f"_exact {metric}",
                 )  # fmt: skip
+        limits = panel.table[panel.table["attainable"] < 1].drop_duplicates("n_k")
+        limits = limits.sort_values("n_k")
+        axes.plot(
+            limits["n_k"], limits["attainable"], color=INK, linewidth=1, linestyle="--",
+            zorder=1.7, label="_attainable",
+        )  # fmt: skip
 
     return build_lines(
         table,
@@ -61,8 +67,9 @@ def build_curves(tables: Tables) -> Figure:
             PanelRow("selectivity", ("selectivity",), top=1.04),
             PanelRow("entropy over ln n_k", ("entropy_share",), top=1.04),
         ],
-        "Selectivity is the weight of the match where there is one, or the largest weight. Dotted, "
-        "mostly hidden below the lines: exact.",
+        "Selectivity is the weight of the match where there is one, or the largest weight. Dashed: "
+        f"the weight of a match of cosine {COSINE:g} at d_k = {HEAD} under an infinite factor. "
+        "Dotted, mostly hidden below the lines: exact.",
         refer,
         looks={name: look for name, look in LOOKS.items() if name in set(table["variant"])},
         across="rows",
@@ -74,7 +81,7 @@ def build_curves(tables: Tables) -> Figure:
 def build_best(tables: Tables) -> Figure:
     """Draw the best power of log n of each law of rows, by criterion."""
     table = tables["best"]
-    table = table[table["mean"].notna()]
+    table = table[table["mean"].notna() & table["criterion"].isin(CRITERIA)]
     if table.empty:
         return style.nothing("no seed of the run has a best power.")
     laws = [law for law in ROW_LAWS if law in set(table["rows"])]
@@ -83,16 +90,21 @@ def build_best(tables: Tables) -> Figure:
     for power, word in ((0.5, "1/2"), (1.0, "1"), (2.0, "2")):
         axes.vlines(power, -0.6, len(laws) - 0.5, color=INK, linestyle="--", linewidth=0.8)
         axes.text(power, len(laws) - 0.45, word, ha="center", va="bottom", fontsize="small")
-    looks = {metric: Look(CYCLE[i], MARKERS[i]) for i, metric in enumerate(METRICS)}
+    looks = {metric: Look(CYCLE[i], MARKERS[i]) for i, metric in enumerate(CRITERIA)}
     for row in table.to_dict("records"):
         look = looks[row["criterion"]]
-        above = 0.12 if row["criterion"] == METRICS[0] else -0.12
+        above = 0.12 if row["criterion"] == SHARE else -0.12
         height = len(laws) - 1 - laws.index(row["rows"]) + above
         axes.plot(
             [row["mean"]], [height], color=look.color, marker=look.marker, linestyle="none",
             markersize=5, label="_best",
         )  # fmt: skip
         axes.hlines(height, row["ci_low"], row["ci_high"], color=look.color)
+        halves = [row["exact_first"], row["exact_last"]]
+        axes.plot(
+            halves, [height, height], color=look.color, linestyle=":", linewidth=1, marker="|",
+            markersize=7, label="_halves",
+        )  # fmt: skip
         axes.plot(
             [row["exact"]], [height], color=look.color, marker="o", linestyle="none",
             markersize=9, markerfacecolor="none", label="_exact",
@@ -109,7 +121,8 @@ def build_best(tables: Tables) -> Figure:
     style.legend(figure, handles)
     style.note(
         figure,
-        "The power of log n_k at which the mean over rows has no slope over ln n_k. Ring: exact. "
+        "The power of log n_k at which the mean over rows has no slope over ln n_k. Ring: exact; "
+        "ticks on a dotted line: exact for the lengths up to the middle one, and from it on. "
         f"Without a marker: no power from 0 to {MOST:g} does. {style.says_seeds(table, 'Bar')}",
     )
     return figure

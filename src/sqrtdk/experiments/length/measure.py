@@ -6,7 +6,8 @@ there. All rules of a cell use the same rows.
 
 import math
 from collections.abc import Iterator
-from functools import lru_cache, partial
+from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -15,13 +16,17 @@ from sqrtdk import schema
 from sqrtdk.core import scale_rules
 from sqrtdk.core.shapes import Floats
 from sqrtdk.experiments.cells import Cell
+from sqrtdk.experiments.length import gap
 from sqrtdk.experiments.length import rows as row_laws
-from sqrtdk.experiments.length.rows import HEAD, ROW_LAWS
+from sqrtdk.experiments.length.rows import HEAD, ROW_LAWS, Rows
 from sqrtdk.schema import Column, Entry, Key
 from sqrtdk.storage.tables import Row
 
 TRAINED = 16
 """The number of keys at which the powers of log n and the gap-counting scale are 1."""
+
+N_K = replace(schema.N_K, minimum=2)
+"""One key always has the weight 1, and ln 1 is 0."""
 
 ROWS = Key(
     "rows",
@@ -40,7 +45,7 @@ POWER_STEPS = Key(
     axis=False,
 )
 
-CONFIG_KEYS: tuple[Key, ...] = (schema.N_K, schema.N_Q, ROWS, POWER_STEPS, schema.SEED)
+CONFIG_KEYS: tuple[Key, ...] = (N_K, schema.N_Q, ROWS, POWER_STEPS, schema.SEED)
 
 BATCHED_AXES: tuple[str, ...] = ("n_k",)
 
@@ -54,7 +59,7 @@ GAP = "gap"
 """The name of the gap-counting scale."""
 
 COLUMNS: tuple[Column, ...] = (
-    *(schema.axis_column(key) for key in (schema.N_K, schema.N_Q, ROWS)),
+    *(schema.axis_column(key) for key in (N_K, schema.N_Q, ROWS)),
     Column(
         "rule",
         f"A number: the power of log n_k. {GAP}: the gap-counting scale. ssmax and yarn: those "
@@ -106,10 +111,9 @@ def power_factor(n_k: int, power: float) -> float:
     return math.pow(math.log(n_k) / math.log(TRAINED), power)
 
 
-@lru_cache(maxsize=256)
 def gap_factor(law: str, n_k: int) -> float:
     """Return the gap-counting scale of a length over that of 16 keys."""
-    return row_laws.gap_scale(law, n_k) / row_laws.gap_scale(law, TRAINED)
+    return gap.gap_scale(law, n_k) / gap.gap_scale(law, TRAINED)
 
 
 def factors(law: str, n_k: int, steps: int) -> dict[str, float]:
@@ -125,8 +129,7 @@ def factors(law: str, n_k: int, steps: int) -> dict[str, float]:
 def memory(slab: Slab) -> int:
     """Return the peak memory, in bytes, of one cell: some arrays of its rows."""
     most = max(_sizes(slab))
-    calibration = max(row_laws.FEWEST_ROWS * most, row_laws.CALIBRATION)
-    return 8 * 5 * max(slab["n_q"] * most, calibration)
+    return 8 * 5 * max(slab["n_q"] * most, gap.ROWS * gap.TOP)
 
 
 def seconds(slab: Slab) -> float:
@@ -150,16 +153,15 @@ def cells(slab: Slab) -> Iterator[Cell]:
 
 def measure(law: str, n_k: int, n_q: int, seed: int, steps: int) -> list[Row]:
     """Measure the rows of one seed, with a row of the table for each rule."""
-    logits = row_laws.draw(row_laws.stream(law, n_k, seed), law, n_q, n_k)
+    rows = row_laws.draw(row_laws.stream(law, n_k, seed), law, n_q, n_k)
     found: list[Row] = []
     for rule, factor in factors(law, n_k, steps).items():
-        one = concentration(logits, factor)
-        chosen = one.first_weight if law == "planted" else one.max_weight
+        one = concentration(rows, factor)
         found.append(
             {
                 "rule": rule,
                 "factor": factor,
-                "selectivity": float(np.mean(chosen)),
+                "selectivity": float(np.mean(one.chosen)),
                 "entropy_share": float(np.mean(one.entropy) / math.log(n_k)),
             }
         )
@@ -167,18 +169,32 @@ def measure(law: str, n_k: int, n_q: int, seed: int, steps: int) -> list[Row]:
 
 
 class Concentration(NamedTuple):
-    """Of each row: its entropy in nats, its largest weight, and the weight of its first key."""
+    """Of each row: its entropy in nats, and the weight that is its selectivity.
+
+    That is the weight of each of its matches, [n_rows, MATCHES], or without matches the largest
+    weight, [n_rows].
+    """
 
     entropy: Floats
-    max_weight: Floats
-    first_weight: Floats
+    chosen: Floats
 
 
-def concentration(logits: Floats, factor: float) -> Concentration:
-    """Return the statistics of softmax(factor * logits), [n_rows, n_k], in two large arrays."""
-    below = logits - np.max(logits, axis=-1, keepdims=True)
+def concentration(rows: Rows, factor: float) -> Concentration:
+    """Return the statistics of softmax(factor * logits) in two arrays as large as the keys.
+
+    With a match of logit m the entropy is ln T - E[logit], T the sum of the other keys and e^m, and
+    E[logit] their mean and m, weighted by their parts of T.
+    """
+    top = np.max(rows.keys, axis=-1, keepdims=True)
+    below = rows.keys - top
     below *= factor
     e = np.exp(below)
     total = np.sum(e, axis=-1)
-    entropy = np.log(total) - np.vecdot(e, below) / total
-    return Concentration(entropy, 1.0 / total, e[:, 0] / total)
+    mean = np.vecdot(e, below) / total
+    if rows.matches is None:
+        return Concentration(np.log(total) - mean, 1.0 / total)
+    match = factor * (rows.matches - top)
+    with_match = np.logaddexp(np.log(total)[:, np.newaxis], match)
+    weight = np.exp(match - with_match)
+    inside = (1.0 - weight) * mean[:, np.newaxis] + weight * match
+    return Concentration(with_match - inside, weight)

@@ -1,18 +1,20 @@
-"""Draw rows of scores, and find the scale at which their largest scores come apart.
+"""Draw rows of scores.
 
 A row holds the logits of one query under 1/√d_k at d_k = 64. `independent` rows have unrelated
 keys, `planted` ones also a match of cosine 0.5, and `exponential` rows have independent scores of
 variance 1 with tails like exp(-√2 |x|), heavier than normal ones. Each row has keys of its own, so
 that its law is the exact one of theory at any length.
+
+Most of the noise of a match's weight is that of the match's own score. So each planted row gets
+several matches in turn, among the same other keys.
 """
 
 import math
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 
 from sqrtdk.core import random_streams
-from sqrtdk.core.gaps import separation
 from sqrtdk.core.random_streams import Purpose
 from sqrtdk.core.shapes import Floats
 
@@ -26,8 +28,18 @@ HEAD = 64
 COSINE = 0.5
 """Cosine of a query with its match."""
 
-CALIBRATION, FEWEST_ROWS = 2**20, 64
-"""Scores that the gap-counting scale is measured on, in rows of their own, and the fewest rows."""
+ACROSS = math.sqrt(1 - COSINE**2)
+"""Standard deviation of a match's component along its query, given the query."""
+
+MATCHES = 16
+"""Matches that each planted row gets in turn."""
+
+
+class Rows(NamedTuple):
+    """Logits of keys [n_rows, n], and of the matches [n_rows, MATCHES] that join them in turn."""
+
+    keys: Floats
+    matches: Floats | None = None
 
 
 def stream(law: str, n_k: int, seed: int, *, calibration: bool = False) -> np.random.Generator:
@@ -36,20 +48,15 @@ def stream(law: str, n_k: int, seed: int, *, calibration: bool = False) -> np.ra
     return random_streams.stream(Purpose.LENGTH, *key)
 
 
-def draw(generator: np.random.Generator, law: str, n_rows: int, n_k: int) -> Floats:
-    """Draw rows of logits, [n_rows, n_k]; the match, if there is one, is key 0."""
+def draw(generator: np.random.Generator, law: str, n_rows: int, n_k: int) -> Rows:
+    """Draw rows of n_k logits; with a match, `keys` are the other n_k - 1."""
     if law == "exponential":
-        return generator.laplace(scale=1 / math.sqrt(2), size=(n_rows, n_k))
+        return Rows(generator.laplace(scale=1 / math.sqrt(2), size=(n_rows, n_k)))
     norm = np.sqrt(generator.chisquare(HEAD, size=(n_rows, 1)))
-    x = generator.standard_normal((n_rows, n_k))
-    if law == "planted":
-        x[:, :1] = COSINE * norm + math.sqrt(1 - COSINE**2) * x[:, :1]
-    logits: Floats = norm / math.sqrt(HEAD) * x
-    return logits
-
-
-def gap_scale(law: str, n_k: int) -> float:
-    """Return the median over rows of the factor at which the largest scores come apart."""
-    n_rows = max(FEWEST_ROWS, CALIBRATION // n_k)
-    rows = draw(stream(law, n_k, 0, calibration=True), law, n_rows, n_k)
-    return float(np.median(separation(rows)))
+    scale = norm / math.sqrt(HEAD)
+    x = generator.standard_normal((n_rows, n_k - (law == "planted")))
+    x *= scale
+    if law == "independent":
+        return Rows(x)
+    along = COSINE * norm + ACROSS * generator.standard_normal((n_rows, MATCHES))
+    return Rows(x, scale * along)
