@@ -176,9 +176,9 @@ def page() -> Iterator[str]:
     yield ""
     yield (
         "The best exponent of a seed is a root, whose mean over seeds is not exactly the root of "
-        "the mean curve. On the research grid the mean over seeds is within 0.006 of the exact root "
-        "for exponents of d_k and within 0.02 for powers of log n (1.9 standard errors, of planted "
-        "rows), far below the margins."
+        "the mean curve. On the research grid the mean over seeds is within 0.006 of the exact "
+        "root for exponents of d_k and within 0.02 for powers of log n (1.9 standard errors, of "
+        "planted rows), far below the margins."
     )
 
 
