@@ -137,9 +137,8 @@ def stability(gap: float) -> Draw:
         value = _estimate(windows)
         none = Estimate(0.0)
         at = training_claims.Windows(none, none, value, unscaled_open=False, scaled_open=False)
-        one = training_claims.Comparison(
-            "", {}, frozenset(), {1024: at}, diverged={1024: (0, 0, seeds)}
-        )
+        none_lost = {"": (0, 0, seeds)}
+        one = training_claims.Comparison("", {}, frozenset(), {1024: at}, diverged=none_lost)
         return training_claims.stability(one)
 
     return draw

@@ -21,6 +21,7 @@ from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.experiments.related import cosines
 from sqrtdk.experiments.scaling import measure as scaling
 from sqrtdk.jobs import judge
+from sqrtdk.report import prose
 from sqrtdk.stats import agreement, intervals, summary, wording
 from sqrtdk.stats.intervals import Estimate
 from sqrtdk.storage import atomic, tables
@@ -395,7 +396,32 @@ def test_text_stays_short_for_hundreds_of_series() -> None:
 
 def test_every_claim_names_a_figure_of_its_experiment() -> None:
     for claim in statements.claims():
-        assert claim.figure in [f"{claim.experiment}-{what}" for what in FIGURES[claim.experiment]]
+        for experiment, figure in {claim.experiment: claim.figure, **claim.also}.items():
+            known = [f"{experiment}-{what}" for what in FIGURES[experiment]]
+            assert figure in (known if experiment == claim.experiment else ["", *known])
+
+
+def test_a_claim_that_another_experiment_decides_names_it_and_its_figure() -> None:
+    frame = table(inputs=("gaussian", "planted"), alter=change("entropy_nats", lambda d: 2.0, "on"))
+    settings = {"scaling": {x: RULES[x] for x in ("off", "on")}, "inputs": LAWS}
+    for experiments, named in (
+        (("related",), ("related", "related-entropy")),
+        (("scaling", "related"), ("scaling", "scaling-entropy")),
+    ):
+        run_ = config_run.Run("mine", 50, dict.fromkeys(experiments, settings))
+        found = {(name, "summary"): frame for name in experiments}
+        rows = {row["claim"]: row for row in judge.claims_table(run_, found)}
+        assert (rows["stable"]["experiment"], rows["stable"]["figure"]) == named
+        assert rows["stable"]["verdict"] == "true"
+        # No figure of related has the spread of the logits.
+        assert rows["scores_stable"]["experiment"] == named[0]
+        figure = "" if named[0] == "related" else "scaling-logit_std"
+        assert rows["scores_stable"]["figure"] == figure
+        assert rows["saturation"]["experiment"] == "scaling"
+        checks = prose.checks(list(rows.values()), experiments)
+        listed = "related" if len(experiments) == 1 else "'[scaling,related]'"
+        assert checks["stable"] == f"experiments={listed}"
+        assert checks["saturation"] == "experiments=scaling"
 
 
 def test_a_run_without_the_experiment_measures_nothing() -> None:
@@ -719,16 +745,40 @@ def shares(off: Callable[[int], float], on: Callable[[int], float], **grid: Any)
     ("off", "on", "verdict"),
     [
         (lambda d: d / (d + 60), lambda d: d / (d + 500), "true"),
-        # Not with scaling; without scaling neither; no later with scaling.
-        (lambda d: d / (d + 60), lambda d: 0.1, "false"),
-        (lambda d: 0.1, lambda d: 0.1, "false"),
+        # Not up to the end of the grid with scaling, or with both: larger d_k may differ.
+        (lambda d: d / (d + 60), lambda d: 0.1, "not measured"),
+        (lambda d: 0.1, lambda d: 0.1, "not measured"),
+        # No later with scaling; with both from the smallest d_k on.
         (lambda d: d / (d + 60), lambda d: d / (d + 60), "false"),
+        (lambda d: 0.8, lambda d: 0.9, "not measured"),
     ],
 )
 def test_a_match_saturates_both_arms_and_scaling_moves_where(
     off: Callable[[int], float], on: Callable[[int], float], verdict: str
 ) -> None:
     assert shares(off, on)["verdict"] == verdict
+
+
+def test_a_grid_that_ends_before_a_gradient_vanishes_leaves_that_input_law_open() -> None:
+    def alter(row: dict[str, Any]) -> float | None:
+        if row["metric"] != "grad_q_dead_rows" or row["scaling"] not in ("off", "on"):
+            return None
+        middle = {"off": 60, "on": 3250 if row["inputs"] == "graded" else 500}[row["scaling"]]
+        return row["d_k"] / (row["d_k"] + middle)
+
+    def condition(largest: int) -> str:
+        sizes = (16, 64, 256, 1024, largest)
+        found = related(alter, ("off", "on"), ("planted", "graded"), n_k=(16, 256), d_k=sizes)
+        assert found["gradients_related"]["verdict"].startswith("true")
+        return str(found["gradients_related"]["condition"])
+
+    assert condition(8192) == ""
+    short = condition(2048)
+    assert "fails" not in short
+    assert (
+        "not measured for (n_k = 16, inputs = graded) and (n_k = 256, inputs = graded): " in short
+    )
+    assert "not up to d_k = 2048" in short
 
 
 def test_where_both_arms_saturate_is_said() -> None:
@@ -745,7 +795,8 @@ def test_no_single_seed_carries_the_gradients_of_related_vectors() -> None:
     numbers = intervals.statistics(np.array(runs))
     assert numbers["ci_high"] < 0.5
     found = shares(lambda d: 0.9, lambda d: numbers["mean"])
-    assert found["verdict"] == "false"
+    assert found["verdict"] == "not measured"
+    assert "24.00 % (23.95 to 24.05) with it" in found["condition"]
     # A seed whose gradient is 1e128 times as large changes a mean of norms, and not a share.
     assert "grad_q_rms" not in found["quantity"]
 

@@ -7,12 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from sqrtdk.claims import verdicts
 from sqrtdk.claims.findings import Finding
 from sqrtdk.core import input_laws
 from sqrtdk.experiments.exponent import best, claims, limits, measure
 from sqrtdk.stats import roots
 from sqrtdk.stats.intervals import MissingError
-from sqrtdk.stats.series import WholeTable
 from sqrtdk.theory import related, thresholds
 from sqrtdk.theory.related import Law
 
@@ -127,8 +127,10 @@ def test_limits_are_where_the_exact_entropy_is_half_of_its_maximum() -> None:
         thresholds.match_d_k(law, 1, lambda d_k: 1.0, rising=True, most=10)
 
 
-def row_of(mean: float, half: float, *, criterion: str = "entropy", without: int = 0) -> WholeTable:
-    return WholeTable(
+def row_of(
+    mean: float, half: float, *, criterion: str = "entropy", without: int = 0
+) -> claims.Part:
+    return claims.Part(
         pd.DataFrame(
             [{"criterion": criterion, "n_seeds": 20, "n_without": without, "mean": mean,
               "ci_low": mean - half, "ci_high": mean + half, "exact": math.nan}]
@@ -159,3 +161,45 @@ def test_parts_are_laws_of_one_kind() -> None:
     (one,) = claims.of_laws(SETTINGS, table, wanted=True)
     (other,) = claims.of_laws(SETTINGS, table, wanted=False)
     assert (one.label, len(other.table)) == ("n_k = 8, inputs = gaussian", 2)
+
+
+def best_table(means: dict[int, float], half: float = 0.002) -> pd.DataFrame:
+    """Return best.csv of gaussian and planted vectors, whose exact values are 0.001 larger."""
+    rows = [
+        {"n_k": n_k, "inputs": inputs, "criterion": "entropy", "n_seeds": 20, "n_without": 0,
+         "mean": mean, "ci_low": mean - half, "ci_high": mean + half, "exact": mean + 0.001}
+        for inputs, factor in (("gaussian", 0.0), ("planted", 1.0))
+        for n_k, mean in ((n, 0.5 + factor * (mean - 0.5)) for n, mean in means.items())
+    ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def row_of_claim(name: str, table: pd.DataFrame) -> dict[str, Any]:
+    claim = next(one for one in claims.CLAIMS if one.claim == name)
+    assert claim.evidence is not None
+    return dict(verdicts.judge(claim, claim.evidence(SETTINGS, table)))
+
+
+def test_a_power_that_falls_as_the_keys_become_more_is_a_condition_with_its_numbers() -> None:
+    table = best_table({64: 0.97, 256: 0.91, 4096: 0.79})
+    found = row_of_claim("exponent_related", table)
+    falls = "the exponent falls as n_k grows: at n_k = 64, 256, 4096 it is 0.971, 0.911, 0.791"
+    assert found["verdict"] == "true with a condition"
+    assert found["condition"] == (
+        f"fails for n_k = 4096, inputs = planted; where it holds, {falls} (planted, exact)"
+    )
+    assert f"T{falls[1:]} (planted, exact)." in found["answer"]
+    # Where all hold, it is a condition as well; without exact values the means are printed.
+    close = row_of_claim("exponent_related", best_table({64: 0.97, 256: 0.91}).assign(exact=np.nan))
+    assert close["condition"].endswith("at n_k = 64, 256 it is 0.970, 0.910 (planted)")
+    # Unrelated vectors keep 1/2, and intervals that touch show no fall.
+    assert row_of_claim("exponent_unrelated", table)["verdict"] == "true"
+    level = best_table({64: 0.97, 256: 0.967})
+    assert row_of_claim("exponent_related", level)["verdict"] == "true"
+
+
+def test_a_run_with_one_n_k_says_so() -> None:
+    found = row_of_claim("exponent_related", best_table({64: 0.97}))
+    assert (found["verdict"], found["condition"]) == (
+        "true with a condition", "tried at n_k = 64 only"
+    )  # fmt: skip

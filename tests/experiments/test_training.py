@@ -657,6 +657,22 @@ def test_stability_says_both_windows_and_what_diverged() -> None:
     assert "in 400 training steps" in found["condition"]
 
 
+def test_stability_names_what_it_could_not_measure_and_counts_what_diverged_there() -> None:
+    table = rates_table({1024: (2.0, 1.5, 3.0)})
+    table["diverged"] = 0
+    table["window_edge"] = 0
+    table.loc[table["scaling"] == "off", ["window_gap", "gap_low", "gap_high"]] = (1.5, 1.2, 1.8)
+    other = table.assign(loss="weights", window_edge=1)
+    other.loc[other["scaling"] == "off", "diverged"] = 5
+    found = judged(pd.concat([table, other]), claim="stability")
+    assert found["verdict"] == "true with a condition"
+    assert "loss = weights: at d_k = 1024 the window of learning rates" in found["condition"]
+    assert "not measured for optimizer = " in found["condition"]
+    assert "where it holds, in 400 training steps" in found["condition"]
+    assert "5 of 6 runs diverge without scaling, 0 with it (optimizer = " in found["answer"]
+    assert "0 of 6 runs diverge without scaling, 0 with it (optimizer = " in found["answer"]
+
+
 def test_windows_are_counted_in_decades_by_seed() -> None:
     table = runs({("on", 0.01): [INF, INF], ("on", 0.1): [10, 11], ("on", 1.0): [20, INF],
                   ("on", 10.0): [INF, INF], ("off", 0.01): [INF, INF], ("off", 0.1): [12, 13],

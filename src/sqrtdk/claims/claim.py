@@ -1,7 +1,7 @@
 """Define a claim, its verdicts and the columns of claims.csv."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pandas as pd
@@ -20,13 +20,17 @@ SERIES_SEPARATOR = " | "
 
 COLUMNS = (
     Column("claim", "Short name of the claim.", read=str, axis=True),
-    Column("experiment", "Experiment whose tables decide.", read=str),
+    Column(
+        "experiment",
+        "Experiment whose tables decide: that of the claim, or if it gave nothing another one.",
+        read=str,
+    ),
     Column("sentence", "The statement that is judged.", read=str),
     Column("verdict", f"One of: {', '.join(VERDICTS)}.", read=str),
     Column(
         "condition",
-        "Where the statement holds, or why it was not measured. Empty when it holds, or fails, "
-        "everywhere.",
+        "Where the statement holds, what could not be measured, or why nothing was. Empty when it "
+        "holds, or fails, everywhere.",
         read=str,
         optional=True,
     ),
@@ -60,7 +64,13 @@ COLUMNS = (
         read=str,
     ),
     Column("rule", "How the verdict follows from the table.", read=str),
-    Column("figure", "Figure that shows it: a file of figures/, without its ending.", read=str),
+    Column(
+        "figure",
+        "Figure of that experiment that shows it: a file of figures/, without its ending. Empty "
+        "for none.",
+        read=str,
+        optional=True,
+    ),
     Column("source", "Whose statement it is: chapter, or ours.", read=str),
 )
 
@@ -73,9 +83,10 @@ class Claim:
     ours. `vectors` restricts it to one kind of queries and keys; `about` are the kinds that an
     unconditional "true" needs. `evidence` returns what is judged, from an experiment's
     settings and table. `also` names experiments of the same shape whose evidence counts too, if a
-    run has them. `table` is the table of the experiment that decides. `lacking` is the reason if
-    the experiment has nothing to judge. `caveat` is a condition that no run can remove. With
-    `answers_all` the answer has the numbers of all series, which must be few, and not of one.
+    run has them, each with its figure (empty for none). `table` is the table of the experiment
+    that decides. `lacking` is the reason if the experiment has nothing to judge. `caveat` is a
+    condition that no run can remove. With `answers_all` the answer has the numbers of all series,
+    which must be few, and not of one.
     """
 
     claim: str
@@ -88,7 +99,7 @@ class Claim:
     about: tuple[Literal["unrelated", "related"], ...] = ()
     caveat: str = ""
     experiment: str = ""
-    also: tuple[str, ...] = ()
+    also: Mapping[str, str] = field(default_factory=dict)
     evidence: Callable[[Settings, pd.DataFrame], Sequence[Evidence]] | None = None
     lacking: str = ""
     table: str = "summary"

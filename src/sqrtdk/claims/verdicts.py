@@ -20,34 +20,47 @@ from sqrtdk.storage import tables
 # From the table to the verdict
 
 
-def judge(claim: Claim, own: Sequence[Evidence], also: Sequence[Evidence] = ()) -> tables.Row:
+def judge(
+    claim: Claim, own: Sequence[Evidence], also: Mapping[str, Sequence[Evidence]] | None = None
+) -> tables.Row:
     """Return one row of claims.csv, from the evidence of the claim's own experiment and of others.
+
+    `also` has the evidence of other experiments by name. If only they gave a finding, the row names
+    the first that did, and its figure.
 
     Never raises for a grid that is too small; the row says so.
     """
     findings: list[tuple[Evidence, Finding]] = []
     lacking: dict[str, list[Evidence]] = {}
-    for one in (*own, *also):
+    others = also or {}
+    everything = [*own, *(one for some in others.values() for one in some)]
+    about = [x for x in everything if claim.vectors in (None, _kind(x))]
+    for one in about:
         try:
-            if claim.vectors is not None and one.unrelated != (claim.vectors == "unrelated"):
-                raise MissingError(f"the claim is about {claim.vectors} vectors")
             findings.append((one, claim.judge(one)))
         except MissingError as reason:
             lacking.setdefault(str(reason), []).append(one)
+    if everything and not about:
+        lacking = {f"the claim is about {claim.vectors} vectors": everything}
     verdict, condition = _verdict(claim, findings, lacking)
+    sources = {claim.experiment: (own, claim.figure)}
+    sources |= {name: (some, claim.also[name]) for name, some in others.items()}
+    judged = [one for one, _ in findings]
+    gave = [name for name, (some, _) in sources.items() if _any_of(some, judged)]
+    experiment = gave[0] if gave else claim.experiment
     base: tables.Row = {
         "claim": claim.claim,
-        "experiment": claim.experiment,
+        "experiment": experiment,
         "sentence": claim.sentence,
         "verdict": verdict,
         "condition": condition,
         "rule": claim.rule,
-        "figure": claim.figure,
+        "figure": sources[experiment][1],
         "source": claim.source,
     }
     texts = abbreviate([_said(one, finding.number) for one, finding in findings], "series")
     if findings:
-        texts += [f"{_labels(ones)}: not measured, {reason}" for reason, ones in lacking.items()]
+        texts += _lacking(lacking)
     base["numbers"] = SERIES_SEPARATOR.join(texts)
     if verdict == NOT_MEASURED:
         empty: tables.Row = {
@@ -61,7 +74,7 @@ def judge(claim: Claim, own: Sequence[Evidence], also: Sequence[Evidence] = ()) 
     wanted = verdict != FALSE
     agreeing = [pair for pair in findings if pair[1].holds is wanted]
     # The claim's own grid and unrelated inputs come first, so that answers are comparable.
-    mine = [pair for pair in agreeing if any(pair[0] is one for one in own)] or agreeing
+    mine = [pair for pair in agreeing if _any_of([pair[0]], own)] or agreeing
     agreeing = [pair for pair in mine if pair[0].unrelated] or mine
     shown_series, shown = agreeing[len(agreeing) // 2]
     closest_series, closest = min(findings, key=lambda pair: pair[1].distance)
@@ -84,7 +97,8 @@ def _verdict(
 ) -> tuple[str, str]:
     """Return the verdict of all series together, and the condition or the reason.
 
-    An open series may turn out either way, so nothing is false while one is open or holds.
+    An open series may turn out either way, so nothing is false while one is open or holds. A series
+    that could not be measured does not change the verdict of the others, but is named.
     """
     by = {
         state: [one for one, finding in findings if finding.holds is state]
@@ -102,9 +116,11 @@ def _verdict(
         return NOT_MEASURED, "; ".join([wide, *(fails and [*fails, *undecided]), *lacking])
     if not by[True] and not by[False]:
         return NOT_MEASURED, "; ".join(lacking or [claim.lacking or absent(claim.experiment)])
+    unmeasured = _lacking(lacking)
     if not by[True]:
-        return FALSE, ""
-    parts = [*fails, *undecided, *_conditions(findings, bool(fails or undecided))]
+        return FALSE, "; ".join(unmeasured)
+    others = [*fails, *undecided, *unmeasured]
+    parts = [*others, *_conditions(findings, bool(others))]
     parts += _limits(claim, [one for one, _ in findings])
     return (CONDITIONAL, "; ".join(parts)) if parts else (TRUE, "")
 
@@ -128,7 +144,7 @@ def _conditions(findings: Iterable[tuple[Evidence, Finding]], others: bool) -> l
 
 def _limits(claim: Claim, judged: Sequence[Evidence]) -> list[str]:
     """Return the limits of a run for the claim: inputs, sizes and types that it lacks."""
-    kinds = {"unrelated" if one.unrelated else "related" for one in judged}
+    kinds = {_kind(one) for one in judged}
     missing = [kind for kind in claim.about if kind not in kinds]
     parts = [
         f"for {' and '.join(sorted(kinds))} vectors; that of {kind} ones is not known"
@@ -147,6 +163,24 @@ def _limits(claim: Claim, judged: Sequence[Evidence]) -> list[str]:
 def absent(experiment: str) -> str:
     """Return the reason for a claim whose experiment a run does not have."""
     return f"the run has no experiment {experiment}"
+
+
+def _any_of(some: Sequence[Evidence], known: Sequence[Evidence]) -> bool:
+    """Return whether one of some parts of the evidence is among others, itself and not its like."""
+    return any(one is other for one in some for other in known)
+
+
+def _kind(one: Evidence) -> str:
+    return "unrelated" if one.unrelated else "related"
+
+
+def _lacking(lacking: Mapping[str, list[Evidence]]) -> list[str]:
+    """Return which series could not be measured, and why."""
+    return [
+        " ".join(filter(None, ["not measured", f"for {_labels(ones)}" * bool(_labels(ones))]))
+        + f": {reason}"
+        for reason, ones in lacking.items()
+    ]
 
 
 def _said(one: Evidence, text: str) -> str:

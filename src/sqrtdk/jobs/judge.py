@@ -37,7 +37,7 @@ def claims_table(
         )
         if (claim.experiment, claim.table) not in found:
             claim = replace(claim, lacking="")
-        result.append(judge(claim, own, [one for some in also for one in some]))
+        result.append(judge(claim, own, dict(zip(claim.also, also, strict=True))))
     return result
 
 

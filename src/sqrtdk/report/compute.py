@@ -1,11 +1,10 @@
 """Add up what each experiment of a run cost, from the benchmark files of its jobs."""
 
 import csv
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from sqrtdk.experiments import statements
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.schema import Settings
 from sqrtdk.stats.wording import format_number
@@ -25,24 +24,23 @@ def costs(
     folder: Path,
     blocks: Mapping[str, Settings],
     shard_seeds: int,
-    judged: Container[str],
+    judged: Mapping[str, str],
 ) -> list[Cost]:
     """Return the cost of each experiment of the run in a folder, next to its `shards`.
 
-    `judged` are the claims that the page has.
+    `judged` are the claims that the page has, with the experiment that decides each.
     """
     result = []
     for name, settings in blocks.items():
         found = list(_benchmarks(_files(folder, name, settings, shard_seeds)))
         seconds = sum(time for time, _ in found)
         largest = max((memory for _, memory in found), default=0.0)
-        decided = [one.claim for one in statements.claims() if one.experiment == name]
         result.append(
             Cost(
                 name,
                 _time(seconds) if found else "",
                 f"{format_number(largest, 2)} MB" if largest else "",
-                [claim for claim in decided if claim in judged],
+                [claim for claim, experiment in judged.items() if experiment == name],
             )
         )
     return result

@@ -102,8 +102,9 @@ def context(folder: Path) -> Document:
         "references": _each(EXPERIMENTS[x].references for x in experiments),
         "limits": _each(limit for x in experiments for limit in EXPERIMENTS[x].limits),
         "compute": compute.costs(
-            folder, checked, run.shard_seeds, {row["claim"] for row in ledger}
+            folder, checked, run.shard_seeds, {row["claim"]: row["experiment"] for row in ledger}
         ),
+        "checks": prose.checks(ledger, experiments),
         "with_theory": [x for x in experiments if EXPERIMENTS[x].has_exact],
         "covered": covered(summaries),
         "entries": {mapping: prose.entries(settings, mapping) for mapping in entries.FORMULAS},

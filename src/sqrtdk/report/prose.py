@@ -174,6 +174,18 @@ def decided(row: Row) -> Row:
     return {**row, "decides": f"{row['quantity']}: {value}"}
 
 
+def checks(ledger: Sequence[Row], experiments: Sequence[str]) -> dict[str, str]:
+    """Return the key of --config that measures each claim: the run's experiments that decide it."""
+    also = {one.claim: one.also for one in statements.claims()}
+    found = {}
+    for row in ledger:
+        names = dict.fromkeys([row["experiment"], *also.get(row["claim"], {})])
+        known = [name for name in names if name in experiments] or [row["experiment"]]
+        listed = known[0] if len(known) == 1 else f"'[{','.join(known)}]'"
+        found[row["claim"]] = f"experiments={listed}"
+    return found
+
+
 def absent(ledger: Sequence[Row]) -> dict[str, list[Row]]:
     """Return the claims of each experiment that the run does not have."""
     found: dict[str, list[Row]] = {}

@@ -1,34 +1,48 @@
 """Answer a question that people ask: why the root, and not another power."""
 
+from typing import Any
+
+import pandas as pd
+
 from sqrtdk.experiments.exponent.best import has_match
 from sqrtdk.experiments.story import Asked, RunTables, said
 from sqrtdk.stats.intervals import Estimate, MissingError
 
 
 def exponent(run: RunTables) -> str:
-    """Say which exponent is best for each input law."""
+    """Say which exponent is best for each input law, at the fewest and at the most keys."""
     table = run.table("best")
-    table = table[(table["n_k"] == table["n_k"].max()) & (table["criterion"] == "entropy")]
-    table = table[table["mean"].notna()]
+    table = table[(table["criterion"] == "entropy") & table["mean"].notna()]
     texts = []
-    for row in table.to_dict("records"):
-        entry = run.settings["inputs"][row["inputs"]]
-        name = "unrelated vectors" if not has_match(entry) else f"a match ({row['inputs']})"
-        texts.append(f"{said(Estimate(row['mean'], row['ci_low'], row['ci_high']))} for {name}")
+    for inputs, found in table.groupby("inputs", sort=True):
+        entry = run.settings["inputs"][str(inputs)]
+        name = f"a match ({inputs})" if has_match(entry) else f"unrelated vectors ({inputs})"
+        each = [
+            f"{said(Estimate(row['mean'], row['ci_low'], row['ci_high']))} at n_k = {row['n_k']}"
+            for row in _ends(found)
+        ]
+        texts.append(f"for {name} {' and '.join(each)}")
     if not texts:
         raise MissingError("the run has no best exponent")
     return f"The power that keeps the entropy over d_k is {', '.join(texts)}."
 
 
+def _ends(found: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows of the smallest and of the largest n_k; one if they are the same."""
+    rows = found.sort_values("n_k").to_dict("records")
+    kept = rows[:1] if len(rows) == 1 else [rows[0], rows[-1]]
+    return [{str(name): value for name, value in row.items()} for row in kept]
+
+
 def fails(run: RunTables) -> str:
-    """Say where 1/√d_k fails for a match, and 8/d_k holds."""
+    """Say where 1/√d_k fails for a match, and 8/d_k holds, at the fewest and at the most keys."""
     table = run.table("limits")
-    table = table[table["n_k"] == table["n_k"].max()]
-    known = [row for row in table.to_dict("records") if row["root_fails"] < float("inf")]
+    laws = [found for _, found in table.groupby("inputs", sort=True)]
+    known = [row for found in laws for row in _ends(found) if row["root_fails"] < float("inf")]
     if not known:
         raise MissingError("1/√d_k does not fail for any match of the run")
     texts = [
-        f"{row['root_fails']:.0f} with {row['inputs']} matches"
+        f"{row['root_fails']:.0f} with {row['inputs']} matches among {row['n_k']} keys"
         + (
             f" (8/d_k keeps more than half from d_k = {row['inverse_holds']:.0f} on)"
             if row["inverse_holds"] <= row["root_fails"]
@@ -48,7 +62,9 @@ ASKED = (
         "exponent",
         "Why the square root, and not another power?",
         "Because the terms of a score of unrelated vectors add up like the steps of a random walk. "
-        "Terms that agree, as in a match, add up like d_k itself, and want a power of 1.",
+        "Terms that agree, as in a match, add up like d_k itself, and want a power of 1 where the "
+        "match has much of the weight. The more keys there are, the less it has and the more the "
+        "unrelated keys decide, so that the power that keeps the entropy falls.",
         exponent,
         "claim-exponent_unrelated",
     ),
@@ -56,7 +72,8 @@ ASKED = (
         201,
         "root-fails",
         "From which d_k on is √d_k not enough?",
-        "For unrelated vectors it always is. With a match it depends on how related the two are.",
+        "For unrelated vectors it always is. With a match it depends on how related the two are, "
+        "and on the number of keys.",
         fails,
         "claim-exponent_related",
     ),

@@ -17,6 +17,9 @@ from sqrtdk.figures.style import CYCLE, INK, MARKERS, Look
 SHOWN = (0.25, 0.5, 0.75, 1.0, 1.25)
 """Exponents with a line of their own, if the run has them."""
 
+KEYS = 256
+"""The n_k of the curves, or the closest that the run has: at it a match has some of the weight."""
+
 LAWS = {
     "gaussian": "unrelated (gaussian)",
     "correlated": "match (correlated)",
@@ -31,7 +34,7 @@ LOOKS = {name: Look(CYCLE[i], MARKERS[i]) for i, name in enumerate(CRITERIA)}
 def build_curves(tables: Tables) -> Figure:
     """Draw the entropy and the weight of the match over d_k, a line for each exponent."""
     table = tables["summary"]
-    table = table[table["n_k"] == table["n_k"].max()]
+    table = table[table["n_k"] == min(table["n_k"], key=lambda n_k: abs(math.log(n_k / KEYS)))]
     known = sorted(set(table["exponent"].tolist()))
     nearest = {known[int(np.argmin(np.abs(np.array(known) - p)))] for p in SHOWN}
     names = {p: f"p = {p:g}" for p in sorted(nearest)}

@@ -42,7 +42,8 @@ def matched(settings: Settings, table: pd.DataFrame) -> list[Series]:
 def gradients_matched(series: Series) -> Finding:
     """Judge the share of queries without a gradient, with and without scaling, if each has a match.
 
-    A share is bounded, so one seed cannot dominate it, unlike a mean of norms.
+    A share is bounded, so one seed cannot dominate it, unlike a mean of norms. Raises MissingError
+    if the grid ends before both have vanished, or begins after it.
     """
     shares = {kind: series.curve(kind, "grad_q_dead_rows") for kind in ("unscaled", "scaled")}
     common = sorted(shares["unscaled"].keys() & shares["scaled"].keys())
@@ -51,12 +52,16 @@ def gradients_matched(series: Series) -> Finding:
     off, on = ({d_k: curve[d_k] for d_k in common} for curve in shares.values())
     d_k, end = last(on)
     first, second = crossing(off, 0.5), crossing(on, 0.5)
-    holds = all_known(
-        (*(beyond(last(x)[1], 0.5, above=True) for x in (off, on)), is_later(off, on))
-    )
-    if holds is False:
-        need_large(on, f"{format_percent(end)} of the queries have no gradient with √d_k")
-    verb = "saturates" if holds else "does not saturate"
+    vanished = all_known(beyond(last(x)[1], 0.5, above=True) for x in (off, on))
+    if vanished is False:
+        raise MissingError(
+            f"not up to d_k = {d_k}, where {format_percent(last(off)[1])} of the queries have no "
+            f"gradient without √d_k and {format_percent(end)} with it"
+        )
+    if vanished and all(next(iter(x.values())).low > 0.5 for x in (off, on)):
+        raise MissingError(f"from d_k = {common[0]}, the smallest, on, gradients vanish with both")
+    holds = all_known((vanished, is_later(off, on)))
+    verb = {True: "saturates", False: "does not saturate", None: "may saturate"}[holds]
     at = CHAPTER_D_K if CHAPTER_D_K in common else common[0]
     try:
         rms = series.ratio("grad_q_rms").get(at)
@@ -268,9 +273,12 @@ CLAIMS = (
     Claim(
         "gradients_related",
         "If every query has a matching key, gradients vanish with √d_k too, only at larger d_k.",
-        "True if at the run's largest d_k surely more than half of the queries have a gradient "
-        "below 0.001, without scaling and with 1/√d_k, and at some d_k surely more than half "
-        f"without scaling, but fewer with it; false if one of these surely fails. {SMALL_GRID}",
+        "A query's gradient vanishes if it is below 0.001. True if at the run's largest d_k surely "
+        "more than half of them vanish, without scaling and with 1/√d_k, and at some d_k surely "
+        "more than half without scaling, but fewer with it; false if surely at none. Not measured "
+        "if at the largest d_k surely fewer than half vanish without scaling or with it, because "
+        "larger d_k may differ, or if at the smallest surely more than half vanish with both. "
+        f"{SMALL_GRID}",
         "related-gradients",
         gradients_matched,
         source="ours",

@@ -297,7 +297,7 @@ CLAIMS = (
         "scaling-logit_std",
         scores_stable,
         about=("unrelated", "related"),
-        also=("related",),
+        also={"related": ""},
     ),
     Claim(
         "saturation",
@@ -339,7 +339,7 @@ CLAIMS = (
         "scaling-entropy",
         stable,
         about=("unrelated", "related"),
-        also=("related",),
+        also={"related": "related-entropy"},
         lead=2,
     ),
     Claim(

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from sqrtdk.claims.claim import Claim
-from sqrtdk.claims.findings import Finding
+from sqrtdk.claims.findings import Finding, abbreviate
 from sqrtdk.experiments.training import rates
 from sqrtdk.schema import Settings
 from sqrtdk.stats.curves import is_beyond
@@ -93,8 +93,9 @@ class Comparison:
 
     `ratio` is the ratio of the steps to 90 %, unscaled over scaled, and `windows` are those of
     learning rates. `edges` are the d_k at which a best rate is at the edge of the grid. `cases` are
-    the ratios at the largest d_k of all comparisons of the run, by label. `diverged` has, at each
-    d_k, the runs that diverged without scaling and with it, and all runs of a rule.
+    the ratios at the largest d_k of all comparisons of the run, by label. `diverged` has the runs
+    at the largest d_k that diverged without scaling and with it, and all runs of a rule, of all
+    comparisons by label.
     """
 
     label: str
@@ -102,7 +103,7 @@ class Comparison:
     edges: frozenset[int]
     windows: Mapping[int, Windows] = field(default_factory=dict)
     cases: Mapping[str, Ratio] = field(default_factory=dict)
-    diverged: Mapping[int, tuple[int, int, int]] = field(default_factory=dict)
+    diverged: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
     steps: int = 0
     unrelated: bool = True
 
@@ -121,6 +122,7 @@ def comparisons(settings: Settings, table: pd.DataFrame) -> list[Comparison]:
     axes = [key.name for key in rates.TASK if key.name != "d_k"]
     named = [axis for axis in axes if axis in ("optimizer", "loss") or len(set(table[axis])) > 1]
     found, cases, budget = [], dict[str, Ratio](), int(table["steps"].max())
+    diverged: dict[str, tuple[int, int, int]] = {}
     for at, frame in table.groupby(axes, sort=True):
         values = dict(zip(axes, at, strict=True))
         best = frame[frame["best"] == 1]
@@ -138,11 +140,10 @@ def comparisons(settings: Settings, table: pd.DataFrame) -> list[Comparison]:
             if d_k in sides[scaled]
         }
         edges = frozenset(best.loc[best["edge"] != "", "d_k"])
-        diverged = {}
-        for d_k, there in frame.groupby("d_k"):
-            counts = [int(there.loc[there["scaling"] == name, "diverged"].sum()) for name in sides]
-            diverged[int(str(d_k))] = counts[0], counts[1], int(there["n_seeds"].sum()) // 2
         label = ", ".join(f"{axis} = {values[axis]}" for axis in named)
+        there = frame[frame["d_k"] == frame["d_k"].max()]
+        lost = [int(there.loc[there["scaling"] == name, "diverged"].sum()) for name in sides]
+        diverged[label] = lost[0], lost[1], int(there["n_seeds"].sum()) // 2
         cases[label] = next(reversed(ratio.values()))
         found.append(Comparison(label, ratio, edges, windows, cases, diverged, budget))
     return found
@@ -246,8 +247,8 @@ def stability(one: Comparison) -> Finding:
 
     unscaled = decades(at.unscaled, open_=at.unscaled_open)
     scaled = decades(at.scaled, open_=at.scaled_open)
-    off, on, runs = one.diverged[d_k]
-    lost = f"{off} of {runs} runs diverge without scaling, {on} with it"
+    lost = _diverge(one.diverged[one.label])
+    each = [f"{_diverge(x)}{f' ({name})' if name else ''}" for name, x in one.diverged.items()]
     verb = "narrows" if holds else "does not narrow" if holds is False else "may narrow"
     return Finding(
         holds,
@@ -255,12 +256,17 @@ def stability(one: Comparison) -> Finding:
         f"{lost}",
         f"Leaving out the scale {verb} the window of learning rates at which training ends above "
         f"90 %: at d_k = {d_k} it is {unscaled} wide, and {scaled} with scaling. Over all rates of "
-        f"the grid, {lost}.",
+        f"the grid, {'; '.join(abbreviate(each, 'series'))}.",
         f"decades by which the window is wider with scaling at d_k = {d_k}",
         at.gap,
         abs(at.gap.mean - WIDER),
         f"in {one.steps} training steps",
     )
+
+
+def _diverge(counts: tuple[int, int, int]) -> str:
+    off, on, runs = counts
+    return f"{off} of {runs} runs diverge without scaling, {on} with it"
 
 
 def same_run(whole: WholeTable) -> Finding:
