@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from sqrtdk.core.gradients import gradients, projection_gradients
 from sqrtdk.core.scale_rules import QKNorm, SoftCap
 from sqrtdk.experiments import cells
 from sqrtdk.experiments.remedies import (
+    asked,
     beside,
     claims,
     instability,
@@ -28,6 +30,7 @@ from sqrtdk.experiments.remedies.model import REMEDIES, Head, Remedy
 from sqrtdk.experiments.story import RunTables
 from sqrtdk.experiments.training import rates
 from sqrtdk.experiments.training.lookup import Batch
+from sqrtdk.stats.intervals import MissingError
 from sqrtdk.stats.series import WholeTable
 from sqrtdk.storage import tables
 
@@ -357,6 +360,35 @@ def test_a_limit_is_predicted_from_logits_that_grow_as_a_power(exponent: float) 
     assert found["verdict"] == "true"
     # That nothing changes with d_k is right only if logits do not grow with it.
     assert (abs(row["gap_same"]) < 0.1) == (exponent == 0)
+
+
+def test_people_are_told_of_limits_and_best_rates_with_the_numbers_of_a_run() -> None:
+    settings: Any = {"d_v": 16}
+    (row,) = instability.rows(settings, runs_table(0.5, fails_at=2000.0))
+    rows = [
+        {**row, "remedy": name, **more}
+        for name, more in (
+            ("on", {"limit": 0.25, "predicted_limit": 0.125}),
+            ("soft_cap", {"judged": 0, "missed": 6}),
+            ("qk_norm_8", {"judged": 0, "agree_stable": 6}),
+        )
+    ]
+    slopes = [
+        {"remedy": "off", "d_k": d_k, "best_rate": 4 / d_k, "slope": -1.0, "slope_low": -1.0,
+         "slope_high": -1.0}
+        for d_k in (16, 64)
+    ]  # fmt: skip
+    made = {"instability": pd.DataFrame(rows), "transfer": pd.DataFrame(slopes)}
+    run: Any = SimpleNamespace(table=made.__getitem__)
+    told = asked.predicted(run)
+    assert "at d_k = 1024 from these learning rates on: 0.250 with 1/√d_k (predicted 0.125)" in told
+    assert "with a soft cap only one of both limits is on the grid" in told
+    assert "none fails with QK-norm, as predicted" in told
+    assert "without a scale from 0.250 at 16 to 0.0625 at 64" in asked.transferred(run)
+    made |= {name: table[:0] for name, table in made.items()}
+    for answer in (asked.predicted, asked.transferred):
+        with pytest.raises(MissingError):
+            answer(run)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 import itertools
 import math
+import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from sqrtdk.core import adam, scale_rules
 from sqrtdk.experiments import cells
 from sqrtdk.experiments.transformer import (
     arms,
+    asked,
     claims,
     collapse,
     data,
@@ -410,6 +413,28 @@ def test_a_seed_is_reported_at_the_rate_that_the_others_chose() -> None:
     loss = np.array([[0.0, 1.0], [9.0, 1.0], [9.0, 1.0]])
     arm = arms.Arm([0.1, 0.2], loss + 9, loss + np.array([3, 2]), loss, loss / 10, 0 * loss)
     assert recurrence.choose([arm], 0) == (1.0, 2.0, 0.1)
+
+
+def test_people_are_told_of_recurrence_and_collapse_with_the_numbers_of_a_run() -> None:
+    found = runs(
+        losses((1.9, 1.9, 1.9), (1.5, 1.0, 1.9), (1.9, 0.5, 1.9)),
+        entropy={("off", 0.01): 0.05}, gain=0.2,
+    )  # fmt: skip
+    made = {"collapse": collapse, "recurrence": recurrence}
+    run: Any = SimpleNamespace(
+        settings=SETTINGS,
+        table=lambda name: pd.DataFrame(made[name].rows(SETTINGS, found)),
+    )
+    # Seeds differ by 0.01, so that the means are 0.015 above the losses.
+    told = asked.recurrent(run)
+    assert re.search(r"after 10 steps.* Next character: 1\.0\d* .* and 0\.5\d* .* nats", told)
+    assert "after a fall by 0.2" in told
+    # Of each seed six runs, one of them with a low entropy; one has learnt.
+    assert "Next character at d_head = 16: 4 of 4, and 16 of 20 others" in asked.collapsing(run)
+    found = found[found["network"] == "gru"]
+    for answer in (asked.recurrent, asked.collapsing):
+        with pytest.raises(MissingError, match="transformer"):
+            answer(run)
 
 
 def test_collapse_is_judged_by_the_share_of_runs_that_fail() -> None:

@@ -1,6 +1,11 @@
-"""Answer a question that people ask: whether a whole transformer needs the scale."""
+"""Answer questions that people ask about a whole transformer: its scale, recurrence, collapse."""
+
+from typing import cast
 
 from sqrtdk.experiments.story import Asked, RunTables
+from sqrtdk.experiments.transformer.claims import over_seeds
+from sqrtdk.experiments.transformer.collapse import COLLAPSED
+from sqrtdk.experiments.transformer.measure import Settings
 from sqrtdk.figures import words
 from sqrtdk.stats.intervals import Estimate, MissingError
 from sqrtdk.stats.wording import format_estimate
@@ -29,6 +34,45 @@ def trained(run: RunTables) -> str:
     )
 
 
+def recurrent(run: RunTables) -> str:
+    """Give the loss with attention and with recurrence, and what training still adds, by task."""
+    table = run.table("recurrence")
+    if table.empty:
+        raise MissingError("the run does not have both a scaled transformer and a gru")
+    parts = []
+    for task, rows in table.groupby("task", sort=True):
+        loss, gain = (
+            [format_estimate(over_seeds(rows[f"{name}{end}"])) for name in ("transformer", "gru")]
+            for end in ("", "_gain")
+        )
+        parts.append(
+            f"{TASKS[str(task)]}: {loss[0]} and {loss[1]} nats, after a fall by {gain[0]} and "
+            f"{gain[1]} in the second half of the training"
+        )
+    steps = cast(Settings, run.settings)["steps"]
+    return (
+        f"Loss with attention and with recurrence after {steps} steps, with about "
+        f"as many parameters. {'. '.join(parts)}."
+    )
+
+
+def collapsing(run: RunTables) -> str:
+    """Count the runs that do not learn, of those whose entropy collapses and of the others."""
+    table = run.table("collapse")
+    if table.empty:
+        raise MissingError("the run has no transformer")
+    counts = table.groupby(["task", "d_head"], sort=True, as_index=False).sum()
+    parts = [
+        f"{TASKS[row['task']]} at d_head = {row['d_head']}: {row['collapsed_failed']} of "
+        f"{row['collapsed']}, and {row['others_failed']} of {row['others']} others"
+        for row in counts.to_dict("records")
+    ]
+    return (
+        "Runs that do not learn, of those in which the entropy of a layer falls below "
+        f"{COLLAPSED:g} of its maximum. {'. '.join(parts)}."
+    )
+
+
 TASKS = {"recall": "Associative recall", "text": "Next character"}
 """The tasks in words."""
 
@@ -45,5 +89,26 @@ ASKED = (
         "no attention has not learnt to attend.",
         trained,
         "claim-transformer_window",
+    ),
+    Asked(
+        161,
+        "recurrence",
+        "Can attention replace recurrence?",
+        "Where one value far back has to be found it can: a position reads any earlier one in one "
+        "step, and a recurrent network has to keep all of them in its state. For text it depends "
+        "on how long both are trained: recurrence begins with the order of the characters, which "
+        "attention has to learn.",
+        recurrent,
+        "claim-transformer_recurrence",
+    ),
+    Asked(
+        162,
+        "collapse",
+        "Does training fail when the entropy of attention collapses?",
+        "Zhai et al. (2023) saw training become unstable where it did. A low entropy is no failure "
+        "in itself: a position that has to find one key ends there. It is one if all the weight "
+        "goes to a wrong key, because almost no gradient is left.",
+        collapsing,
+        "claim-entropy_collapse",
     ),
 )

@@ -28,7 +28,8 @@ CLOSE = 0.1
 """Share of what the recurrent network learnt that the transformer may lack and still replace it."""
 
 
-def _mean(values: pd.Series) -> Estimate:
+def over_seeds(values: pd.Series) -> Estimate:
+    """Return the mean of a number of each seed, with its interval."""
     numbers = values.to_numpy(float)
     return Estimate(float(np.mean(numbers)), *interval(numbers))
 
@@ -94,12 +95,12 @@ def replaces(whole: WholeTable) -> Finding:
     learnt = table["begun"] - table["gru"]
     if not (learnt > 0).all():
         raise MissingError("the recurrent network does not learn")
-    share = _mean(lacks / learnt)
+    share = over_seeds(lacks / learnt)
     steps = cast(Settings, whole.settings)["steps"]
-    gains = [_mean(table[f"{name}_gain"]) for name in ("transformer", "gru")]
+    gains = [over_seeds(table[f"{name}_gain"]) for name in ("transformer", "gru")]
     holds = beyond(share, CLOSE, above=False)
     if holds is False:
-        settled = adds_little(_mean(table["transformer_gain"] / learnt))
+        settled = adds_little(over_seeds(table["transformer_gain"] / learnt))
         if settled is False:
             raise MissingError(
                 f"after {steps} training steps the transformer lacks {format_percent(share)} of "
@@ -107,8 +108,8 @@ def replaces(whole: WholeTable) -> Finding:
                 f"of them lowers its loss by {format_estimate(gains[0])} nats"
             )
         holds = False if settled else None
-    one, other = _mean(table["transformer"]), _mean(table["gru"])
-    right = [_mean(table[f"{name}_accuracy"]) for name in ("transformer", "gru")]
+    one, other = over_seeds(table["transformer"]), over_seeds(table["gru"])
+    right = [over_seeds(table[f"{name}_accuracy"]) for name in ("transformer", "gru")]
     counts = [int(table[f"{name}_parameters"].iloc[0]) for name in ("transformer", "gru")]
     text = (
         f"the loss is {format_estimate(one)} nats with attention ({counts[0]} parameters) and "
@@ -136,7 +137,7 @@ def collapse(whole: WholeTable) -> Finding:
     shares = [table[f"{name}_failed"] / table[name] for name in ("collapsed", "others")]
     # Equal seeds are uncertain by one run of each kind.
     step = float((1 / table["collapsed"] + 1 / table["others"]).max())
-    more = stepwise(_mean(shares[0] - shares[1]), step)
+    more = stepwise(over_seeds(shares[0] - shares[1]), step)
     holds = beyond(more, 0.0, above=True)
     counts = table[["collapsed", "collapsed_failed", "others", "others_failed"]].sum()
     text = (
