@@ -1,6 +1,7 @@
 """Load the tables of a finished run as data frames."""
 
 import csv
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -10,6 +11,7 @@ import pandas as pd
 
 from sqrtdk.config import resolve
 from sqrtdk.config.run import Run
+from sqrtdk.core.checks import shortened
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.report import dictionary
 from sqrtdk.schema import Column
@@ -61,7 +63,7 @@ def load_run(folder: str | Path) -> LoadedRun:
 
     Raises UserError where there is no run, or where its configuration is invalid.
     """
-    folder = Path(folder)
+    folder = _as_path("folder", folder)
     path = folder / "config.yaml"
     if not path.is_file():
         raise TableError(f"{folder} is not the folder of a run, which has a config.yaml")
@@ -78,7 +80,7 @@ def read_table(path: str | Path) -> pd.DataFrame:
     moved, or be the rows that were measured by hand. Raises UserError for any other file, and for a
     table that was changed after it was written.
     """
-    path = Path(path)
+    path = _as_path("path", path)
     try:
         with path.open(encoding="utf-8", newline="") as file:
             header = tuple(next(csv.reader(file), ()))
@@ -89,6 +91,13 @@ def read_table(path: str | Path) -> pd.DataFrame:
     if schema is None:
         raise TableError(f"{path} is not a table of a run of this version")
     return frames.read(path, schema)
+
+
+def _as_path(name: str, path: object) -> Path:
+    """Return a path. Raises TypeError for anything but text or a path."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"{name} is {shortened(path)}; allowed: text or a path")
+    return Path(path)
 
 
 @cache

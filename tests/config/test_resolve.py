@@ -241,7 +241,10 @@ MISTAKES = [
     ("scale_rules.x={rule:power,exponent:abc}", "scale_rules.x.exponent: 'abc'"),
     ("scale_rules.x={rule:power,exponent:1,exponen:2}", "did you mean exponent?"),
     ("scale_rules.x={rule:constant,value:0} scaling=x", "value is 0"),
-    ("scale_rules.x={rule:power,exponent:-9999} scaling=x", "scale_rules.x: math range error"),
+    (
+        "scale_rules.x={rule:power,exponent:-9999} scaling=x",
+        "x: power is beyond all numbers; allowed: ",
+    ),
     ("scale_rules.x={rule:power,exponent:9999} scaling=x", "the factor at d_k="),
     ("scale_rules.x={rule:power,exponent:null}", "exponent: None is not allowed; allowed: finite"),
     ("scale_rules.x={rule:power,exponent:true}", "scale_rules.x.exponent: True"),
@@ -262,7 +265,10 @@ MISTAKES = [
     ("scale_rules.soft_cap.cap=abc", "cap: 'abc' is not allowed; allowed: finite numbers or null"),
     ("scale_rules.soft_cap.cap=0 scaling=soft_cap", "cap is 0; allowed: finite numbers above 0"),
     ("scale_rules.soft_cap.exponent=9999 scaling=soft_cap", "factor is 0.0"),
-    ("scale_rules.soft_cap.exponent=-9999 scaling=soft_cap", "math range error"),
+    (
+        "scale_rules.soft_cap.exponent=-9999 scaling=soft_cap",
+        "soft_cap is beyond all numbers; allowed: ",
+    ),
     ("input_laws.x={law:gauss}", "did you mean gaussian?"),
     ("input_laws.x={law:planted}", "input_laws.x: planted needs cosine"),
     ("input_laws.planted.cosin=0.5", "did you mean cosine?"),

@@ -177,8 +177,9 @@ def test_output_and_gradients_agree_with_pytorch(make_mask, n_q, n_k):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_gradients_keep_the_dtype_even_for_a_numpy_scale(dtype):
     q, k, v, d_output = draw(N_Q, N_K, dtype=dtype)
-    forward = attention(q, k, v, scale=SCALE)
-    computed = gradients(q, k, v, d_output, forward, scale=1 / np.sqrt(np.float64(D_K)))
+    scale = 1 / np.sqrt(np.float64(D_K))
+    forward = attention(q, k, v, scale=scale)
+    computed = gradients(q, k, v, d_output, forward, scale=scale)
     assert {gradient.dtype for gradient in computed} == {np.dtype(dtype)}
     x, w = normal(BATCH, N_Q, D_MODEL, dtype=dtype), normal(D_MODEL, D_K, dtype=dtype)
     projected = projection_gradients(x, w, project(x, w))

@@ -209,7 +209,7 @@ def test_without_a_cap_soft_cap_is_its_plain_factor():
         ({"rule": "yarn", "trained": 0}, "trained is 0; allowed: finite numbers above 0"),
         ({"rule": "ngpt", "s_qk": -1}, "s_qk is -1; allowed: finite numbers above 0"),
         ({"rule": "qk_clip", "limit": 0}, "limit is 0; allowed: finite numbers above 0"),
-        ({"rule": "sink", "logit": math.inf}, "sink is inf; allowed"),
+        ({"rule": "sink", "logit": math.inf}, "logit is inf; allowed"),
     ],
 )
 def test_a_parameter_out_of_range_is_refused(entry, said):

@@ -105,13 +105,16 @@ def test_fields_have_the_shape_of_sigma() -> None:
         (lambda: given_sigma(1.0, 0), "n_k must be >= 1, got 0"),
         (lambda: given_sigma([1.0, -2.0], 5), "sigma must be finite and >= 0"),
         (lambda: given_sigma(math.nan, 5), "sigma must be finite and >= 0"),
-        (lambda: expectations(0, 5, 1.0), "n_k must be >= 1, got 0"),
-        (lambda: expectations(5, 0.5, 1.0), "d_k must be finite and >= 1, got 0.5"),
-        (lambda: expectations(1, 0, 1.0), "d_k must be finite and >= 1, got 0"),
-        (lambda: expectations(5, 5, -1.0), "scale must be finite and >= 0, got -1.0"),
-        (lambda: expectations(5, 5, math.inf), "scale must be finite and >= 0, got inf"),
-        (lambda: thresholds.half_entropy_d_k(1), "needs n_k >= 2, got 1"),
-        (lambda: thresholds.gradient_crossing_d_k(1), "needs n_k >= 2, got 1"),
+        (lambda: expectations(0, 5, 1.0), "n_k is 0; allowed: whole numbers from 1 to 1"),
+        (lambda: expectations(5, 0.5, 1.0), "d_k is 0.5; allowed: finite numbers from 1 to 1e"),
+        (lambda: expectations(1, 0, 1.0), "d_k is 0; allowed: finite numbers from 1 to 1e"),
+        (lambda: expectations(5, 5, -1.0), "scale is -1.0; allowed: finite numbers from 0 to 1e"),
+        (
+            lambda: expectations(5, 5, math.inf),
+            "scale is inf; allowed: finite numbers from 0 to 1e",
+        ),
+        (lambda: thresholds.half_entropy_d_k(1), "n_k is 1; allowed: whole numbers from 2 "),
+        (lambda: thresholds.gradient_crossing_d_k(1), "n_k is 1; allowed: whole numbers from 2 "),
         (lambda: thresholds.one_hot_d_k(1), "needs n_k >= 2, got 1"),
         (lambda: thresholds.one_hot_d_k(8, 1.0), "level must be between 0 and 1, got 1"),
         (lambda: fixed_sigma.expected_max(0), "n_k must be >= 1, got 0"),
@@ -278,7 +281,7 @@ def test_a_halved_step_changes_no_average_over_queries(
     monkeypatch.setattr(theory_expectations, "_STEP_Q", theory_expectations._STEP_Q / 2)
     monkeypatch.setattr(theory_expectations, "_STEP_Q_WIDE", theory_expectations._STEP_Q_WIDE / 2)
     theory_expectations.query_norms.cache_clear()
-    fine = [expectations.__wrapped__(n_k, *cell) for cell in cells]
+    fine = [theory_expectations._exact.__wrapped__(n_k, *cell) for cell in cells]
     theory_expectations.query_norms.cache_clear()
     # Measured 3e-13 at most, in the gradient of q at d_k = 1.
     np.testing.assert_allclose(coarse, fine, rtol=3e-12)

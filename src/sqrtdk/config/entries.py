@@ -1,6 +1,5 @@
 """Check the named scale rules and input laws of a configuration."""
 
-import inspect
 import re
 from collections.abc import Callable, Mapping
 from types import UnionType
@@ -9,6 +8,7 @@ from typing import Any, get_args
 from sqrtdk.config.errors import ConfigError, invalid_value, join, unknown
 from sqrtdk.config.values import as_word, read_number
 from sqrtdk.core import input_laws, scale_rules
+from sqrtdk.core.checks import parameters_of
 from sqrtdk.schema import Document
 
 ENTRY_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
@@ -17,7 +17,7 @@ NO_NAMES = ("true", "false", "yes", "no", "y", "n", "null", "none", "nan", "inf"
 
 FORMULAS: dict[str, tuple[str, Mapping[str, Callable[..., Any]]]] = {
     "scale_rules": ("rule", scale_rules.RULES),
-    "input_laws": ("law", {name: law.formula for name, law in input_laws.LAWS.items()}),
+    "input_laws": ("law", input_laws.FORMULAS),
 }
 """For each mapping of named entries: the entry's key that names the formula, and the formulas."""
 
@@ -46,11 +46,7 @@ def check_entries(mapping: str, value: object) -> Mapping[str, Document]:
         formula = str(entry[word])
         if formula not in formulas:
             raise invalid_value(f"{where}.{word}", formula, " or ".join(formulas), formulas)
-        has = {
-            p.name: p
-            for p in inspect.signature(formulas[formula]).parameters.values()
-            if p.kind is p.KEYWORD_ONLY and p.name not in ("d_k", "n_k", "n_q")
-        }
+        has = parameters_of(formulas[formula])
         # Defaults are written out, because the address of a shard must contain everything that
         # its numbers depend on.
         filled = dict(entry)
@@ -68,7 +64,7 @@ def check_entries(mapping: str, value: object) -> Mapping[str, Document]:
                 filled[parameter] = known.default
         try:
             _try(mapping, filled)
-        except (ValueError, ArithmeticError) as error:
+        except ValueError as error:
             raise ConfigError(f"{where}: {error}{given_parameters(filled, word)}") from None
         result[name] = filled
     return result

@@ -34,7 +34,7 @@ def check_formulas(run: Run) -> None:
     for experiment, name, entry, sizes in _rules(run):
         try:
             scale_rules.rule(entry, **sizes)
-        except (ValueError, ArithmeticError) as error:
+        except ValueError as error:
             raise ConfigError(
                 f"scale_rules.{name}: {error}{given_parameters(entry, 'rule')} {_at(sizes)}"
             ) from None

@@ -19,7 +19,14 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, cast, runtime
 
 import numpy as np
 
-from sqrtdk.core.checks import as_float, as_floats, check_mask, check_number, check_shapes
+from sqrtdk.core.checks import (
+    as_float,
+    as_floats,
+    check_mask,
+    check_number,
+    check_shapes,
+    check_whole,
+)
 from sqrtdk.core.shapes import ArrayLike, Bool, Float, Floats, Mask
 
 
@@ -53,15 +60,14 @@ def causal_mask(n_q: int, n_k: int) -> Bool[Mask, "{n_q} {n_k}"]:
 
     True is visible. Both sequences end together: the last query sees all keys. With more queries
     than keys, the first n_q - n_k queries therefore see none (PyTorch's `is_causal` aligns the
-    beginnings). Raises ValueError for a negative length.
+    beginnings). Raises TypeError for a length that is not a whole number, and ValueError for a
+    negative one.
 
     >>> causal_mask(2, 3).astype(int)
     array([[1, 1, 0],
            [1, 1, 1]])
     """
-    for name, length in (("n_q", n_q), ("n_k", n_k)):
-        if length < 0:
-            raise ValueError(f"{name} is {length}; allowed: whole numbers from 0")
+    n_q, n_k = check_whole("n_q", n_q), check_whole("n_k", n_k)
     return np.tri(n_q, n_k, n_k - n_q, dtype=np.bool_)
 
 
@@ -111,7 +117,8 @@ def softmax(
     key as well. A hidden key has weight exactly 0, and so has every key of a query that sees
     none. A visible logit of NaN or +inf makes the weights of all visible keys of its row NaN.
     A `sink` is the logit of one more key, which is in the denominator only; see `WithSink`.
-    Raises what `mask_logits` raises.
+    Raises what `mask_logits` raises, and TypeError or ValueError for a sink that is not a finite
+    number.
 
     >>> softmax(np.array([[0.0, np.log(3.0)]]))
     array([[0.25, 0.75]])
@@ -120,7 +127,7 @@ def softmax(
     """
     logits = mask_logits(logits, mask)
     if sink is not None:
-        return softmax(with_sink(logits, sink))[..., :-1]
+        return softmax(with_sink(logits, check_number("sink", sink)))[..., :-1]
     e = np.exp(shift_by_row_max(logits))
     # The largest visible term is e⁰ = 1, so the sum is below 1 only where nothing is visible.
     total: Floats = np.maximum(np.sum(e, axis=-1, keepdims=True), 1.0)

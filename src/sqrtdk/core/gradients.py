@@ -16,14 +16,15 @@ import numpy as np
 from sqrtdk.core.attention import (
     AttentionResult,
     Scale,
+    ScaleRule,
     as_rule,
     sink_of,
     softmax,
     sum_over_visible,
     with_sink,
 )
-from sqrtdk.core.checks import as_floats, check_mask, check_shapes
-from sqrtdk.core.shapes import ArrayLike, Float, Floats
+from sqrtdk.core.checks import as_floats, check_mask, check_shapes, shortened
+from sqrtdk.core.shapes import ArrayLike, Float, Floats, Mask
 
 
 def softmax_backward(
@@ -86,9 +87,12 @@ def gradients(
 
     `forward` is the result of `attention` on q, k, v with the same scale; a mask is already in it.
     Where q, k or v was broadcast over leading dimensions (keys shared by heads), its gradient is
-    summed over them. Raises what `attention` raises, and ValueError unless d_output has the shape
-    of the output and `forward` the shapes that follow from q, k and v.
+    summed over them. Raises what `attention` raises, TypeError unless `forward` is such a result,
+    and ValueError unless d_output has the shape of the output, and `forward` the shapes that follow
+    from q, k and v and the logits that follow from its scores at this scale.
     """
+    if not isinstance(forward, AttentionResult):
+        raise TypeError(f"forward is {shortened(forward)}; allowed: the result of attention")
     q, k, v, d_output, *stages = as_floats(
         q=q, k=k, v=v, d_output=d_output, **{f"forward.{x}": y for x, y in _named(forward)}
     )
@@ -112,6 +116,7 @@ def gradients(
     seen_by = np.swapaxes(visible, -1, -2)
     # Non-finite values show in the result, and hidden pairs need no warning.
     with np.errstate(over="ignore", invalid="ignore"):
+        _check_scale(rule, forward, q, k, visible)
         d_weights = _sum_to_shape(d_output @ np.swapaxes(v, -1, -2), weights.shape)
         sink = sink_of(rule)
         if sink is None:
@@ -136,6 +141,30 @@ def gradients(
             q=_sum_to_shape(d_q if norm_q is None else d_q + norm_q, q.shape),
             k=_sum_to_shape(d_k if norm_k is None else d_k + norm_k, k.shape),
             v=_sum_to_shape(d_v, v.shape),
+        )
+
+
+SAME = 1e-4
+"""Relative difference of logits that rounding explains: float32 keeps 1e-7, and a rule that divides
+by norms of long vectors loses up to three digits."""
+
+
+def _check_scale(
+    rule: ScaleRule, forward: AttentionResult, q: Floats, k: Floats, visible: Mask
+) -> None:
+    """Raise ValueError if the logits are not those of the rule; their gradients would be wrong.
+
+    Not looked at if a score is not finite: it may be hidden, and whether it was is not known here.
+    """
+    if not np.isfinite(forward.scores).all():
+        return
+    expected = np.where(visible, rule.logits(forward.scores, q, k, visible), forward.logits)
+    off = np.abs(expected - forward.logits) > SAME * np.abs(expected) + np.finfo(np.float32).tiny
+    if off.any():
+        place = np.unravel_index(np.argmax(off), off.shape)
+        raise ValueError(
+            f"forward.logits has {forward.logits[place]:.6g} where {shortened(rule)} gives "
+            f"{expected[place]:.6g}; allowed: the scale that attention was called with"
         )
 
 

@@ -298,7 +298,7 @@ class _Head:
             total = np.where(np.any(seen & self.huge, axis=-1), np.nan, total)
         trace = np.maximum(total, 0.0) / np.maximum(count - 1, 1)
         square = np.sum(q.astype(np.float64) ** 2, axis=-1)
-        result: np.ndarray = self.scale**2 * square * trace / q.shape[1]
+        result: np.ndarray = self.scale * self.scale * square * trace / q.shape[1]
         return result
 
     def result(self) -> Head:

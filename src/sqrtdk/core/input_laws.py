@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqrtdk.core import random_streams
+from sqrtdk.core.checks import check_entry, check_name, check_whole
 from sqrtdk.core.random_streams import Purpose
 
 Array = NDArray[np.floating[Any]]
@@ -296,6 +297,8 @@ LAWS: dict[str, Law] = {
 """The laws that an entry of `input_laws` can name. They share the streams: laws built on the
 gaussian one see its numbers."""
 
+FORMULAS = {name: law.formula for name, law in LAWS.items()}
+
 
 def law_of(entry: Entry) -> Law | None:
     """Return the law that an entry of `input_laws` names; None for an unknown one.
@@ -310,18 +313,21 @@ def draw(entry: Entry, *, d_k: int, n_k: int, n_q: int, d_v: int, seed: int, dty
     """Draw one cell's arrays from an entry of `input_laws`, such as `{"law": "gaussian"}`.
 
     v and g are standard normal under every law, so that mean-square gradients over d_v have
-    the exact values of `theory`. Raises ValueError for an unknown law, and for a parameter out of
-    range.
+    the exact values of `theory`. Raises TypeError for an entry, a size or a parameter of the wrong
+    kind, and ValueError for an unknown law, parameter or type and for a number out of range.
     """
-    law = law_of(entry)
-    if law is None:
-        raise ValueError(f"law is {entry.get('law')!r}; allowed: {', '.join(LAWS)}")
-    sizes = {"d_k": d_k, "n_k": n_k, "n_q": n_q}
-    streams = {name: stream(name, **sizes, d_v=d_v, seed=seed) for name in _ARRAYS}
-    parameters = {name: value for name, value in entry.items() if name != "law"}
+    name, parameters = check_entry(entry, "law", FORMULAS)
+    law = LAWS[name]
+    check_name("dtype", dtype, MOST_MEAN)
+    given = {"d_k": d_k, "n_k": n_k, "n_q": n_q, "d_v": d_v}
+    sizes = {word: check_whole(word, size, least=1) for word, size in given.items()}
+    d_v = sizes.pop("d_v")
+    # A larger seed would be two words of the stream's key, and might be that of another cell.
+    seed = check_whole("seed", seed, most=2**32 - 1)
+    streams = {array: stream(array, **sizes, d_v=d_v, seed=seed) for array in _ARRAYS}
     if law.formula is non_centred:
         check_means(dtype, **parameters)
     q, k = law.formula(streams["q"], streams["k"], **sizes, **parameters)
-    v = streams["v"].standard_normal((n_k, d_v))
-    g = streams["g"].standard_normal((n_q, d_v))
+    v = streams["v"].standard_normal((sizes["n_k"], d_v))
+    g = streams["g"].standard_normal((sizes["n_q"], d_v))
     return Inputs(*(array.astype(dtype, copy=False) for array in (q, k, v, g)))

@@ -17,7 +17,14 @@ import numpy as np
 
 from sqrtdk.core import definitions
 from sqrtdk.core.attention import Scale, ScaleRule, as_rule, needs_all_queries
-from sqrtdk.core.checks import as_floats, check_mask, check_number, check_shapes
+from sqrtdk.core.checks import (
+    as_floats,
+    check_flag,
+    check_mask,
+    check_number,
+    check_shapes,
+    shortened,
+)
 from sqrtdk.core.kernel_block import Block
 from sqrtdk.core.kernel_hidden import Part
 from sqrtdk.core.kernel_sizes import block_rows, gram_norms
@@ -31,7 +38,7 @@ class Kernel:
 
     def __init__(self, *, gram: bool = True) -> None:
         """Set up empty buffers. Without `gram`, every gradient is formed, for comparison."""
-        self._gram = gram
+        self._gram = check_flag("gram", gram)
         self.buffers = Buffers()
 
     def measure(
@@ -60,8 +67,10 @@ class Kernel:
             v=(v, "cells n_k d_v"),
             g=(g, "cells n_q d_v"),
         )
+        if isinstance(rules, (str, bytes)) or not isinstance(rules, Iterable):
+            raise TypeError(f"rules is {shortened(rules)}; allowed: a list of numbers and rules")
         known = [as_rule(rule) for rule in rules]
-        dead_below = check_number("dead_below", dead_below)
+        dead_below = check_number("dead_below", dead_below, least=0.0)
         pairs = (*q.shape[:2], k.shape[1])
         if mask is not None:
             mask = np.broadcast_to(check_mask(mask, pairs), pairs)

@@ -106,7 +106,7 @@ class RuleSums:
         norms = self._softmax(block, shift, factor or 1.0, weights, d_logits, queries, dead_below)
         if not np.isfinite(shift.largest * (factor or 1.0)).all():
             self.left[:, queries] = ~np.isfinite(shift.peaks * (factor or 1.0))
-        self._pool(block, shift.variance * (factor or 1.0) ** 2)
+        self._pool(block, shift.variance * ((factor or 1.0) * (factor or 1.0)))
         self.norms["logits"][:, queries] = norms
         # From the logits back to the scores. The gradient of a plain factor is that factor, which
         # multiplies the norms at the end and not the arrays.

@@ -195,8 +195,8 @@ def summarize_norms(norms: ArrayLike, *, dead_below: float = 1e-3) -> NormSummar
     the sum of squares that the 1 % of rows with the largest norms hold (rounded up to whole
     rows; NaN if all norms are zero or one is infinite). A mean square that a few rows carry says
     little about the typical row, so all of these are given. Everything is NaN where a norm is
-    NaN or there are no rows. Raises TypeError and ValueError for arrays of other types and without
-    axes.
+    NaN or there are no rows. Raises TypeError and ValueError for arrays of other types, without
+    axes and with negative numbers.
 
     >>> summary = summarize_norms(np.array([0.0, 0.0, 6.0, 8.0]))
     >>> float(summary.median), float(summary.dead_rows), round(float(summary.top1_share), 4)
@@ -204,7 +204,9 @@ def summarize_norms(norms: ArrayLike, *, dead_below: float = 1e-3) -> NormSummar
     """
     norms = as_float("norms", norms)
     check_shapes(norms=(norms, "... n_rows"))
-    dead_below = check_number("dead_below", dead_below)
+    dead_below = check_number("dead_below", dead_below, least=0.0)
+    if (negative := norms[norms < 0]).size:
+        raise ValueError(f"norms has {negative[0]}; allowed: numbers from 0, and NaN")
     n_rows = norms.shape[-1]
     if n_rows == 0:
         return NormSummary(
@@ -254,7 +256,7 @@ def dead_entries(d_logits: ArrayLike, mask: ArrayLike | None = None, *, below: f
     """
     d_logits = as_float("d_logits", d_logits)
     check_shapes(d_logits=(d_logits, "... n_q n_k"))
-    below = check_number("below", below)
+    below = check_number("below", below, least=0.0)
     visible = True if mask is None else check_mask(mask, d_logits.shape)
     visible = np.broadcast_to(visible, d_logits.shape)
     known = np.any(visible, axis=(-2, -1)) & ~np.any(visible & np.isnan(d_logits), axis=(-2, -1))

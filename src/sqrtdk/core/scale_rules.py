@@ -18,7 +18,7 @@ from typing import TypeAlias
 import numpy as np
 
 from sqrtdk.core.attention import Factor, ScaleGradients, ScaleRule, WithSink, as_rule
-from sqrtdk.core.checks import check_number
+from sqrtdk.core.checks import check_entry, check_number, check_whole
 from sqrtdk.core.metrics import row_norms
 from sqrtdk.core.qk_clip import QKClip
 from sqrtdk.core.shapes import Floats, Mask
@@ -326,16 +326,16 @@ parameters by keyword, and raises ValueError for a parameter out of range."""
 def rule(entry: Entry, *, d_k: float, n_k: int) -> ScaleRule:
     """Return the rule of one entry of `scale_rules`, such as `{"rule": "power", "exponent": 0.5}`.
 
-    Raises ValueError or ArithmeticError for an unknown rule, and for a size or a parameter out of
-    range.
+    d_k may be any real number from 1. Raises TypeError for an entry, a size or a parameter of the
+    wrong kind, and ValueError for an unknown rule or parameter and for one out of range.
     """
-    if entry.get("rule") not in RULES:
-        raise ValueError(f"rule is {entry.get('rule')!r}; allowed: {', '.join(RULES)}")
-    for name, size in (("d_k", d_k), ("n_k", n_k)):
-        if not (size >= 1 and math.isfinite(size)):
-            raise ValueError(f"{name} is {size}; allowed: finite numbers from 1")
-    parameters = {name: value for name, value in entry.items() if name != "rule"}
-    return as_rule(RULES[str(entry["rule"])](d_k, n_k, **parameters))
+    name, parameters = check_entry(entry, "rule", RULES)
+    check_number("d_k", d_k, least=1.0)
+    check_whole("n_k", n_k, least=1)
+    try:
+        return as_rule(RULES[name](d_k, n_k, **parameters))
+    except ArithmeticError:
+        raise ValueError(f"{name} is beyond all numbers; allowed: a finite scale") from None
 
 
 def factor(entry: Entry, *, d_k: float, n_k: int) -> float | None:
@@ -361,7 +361,7 @@ def is_factor(entry: Entry) -> bool:
     """
     try:
         return factor(entry, d_k=1, n_k=2) is not None
-    except (ValueError, ArithmeticError):
+    except ValueError:
         # Out of range, which is reported where every rule is tried at every size. Rules that
         # use the arrays raise no error for a size.
         return True

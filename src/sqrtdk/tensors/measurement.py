@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sqrtdk.core import heads
+from sqrtdk.core.checks import check_flag, check_name, check_whole, shortened, to_array
 from sqrtdk.schema import Value
 from sqrtdk.theory import expected
 
@@ -84,10 +85,10 @@ def measure(
         TypeError: for an argument of the wrong kind, such as integer queries.
         ValueError: for shapes that do not fit each other, or a value out of range.
     """
-    if layout not in LAYOUTS:
-        raise ValueError(f"layout is {layout!r}; allowed: {' or '.join(LAYOUTS)}")
-    if not (_is_whole(min_keys) and min_keys >= 1):
-        raise ValueError(f"min_keys is {min_keys!r}; allowed: whole numbers from 1")
+    check_name("layout", layout, LAYOUTS)
+    min_keys = check_whole("min_keys", min_keys, least=1)
+    is_causal = check_flag("is_causal", is_causal)
+    enable_gqa = check_flag("enable_gqa", enable_gqa)
     queries, keys = _vectors("q", q, layout), _vectors("k", k, layout)
     values = None if v is None else _vectors("v", v, layout)
     dtype = np.result_type(queries, keys, *(() if values is None else (values,)))
@@ -148,7 +149,7 @@ def _row(at: int, head: int, name: str, found: heads.Head, *, with_sink: bool) -
     }
 
 
-def as_array(array: Any) -> np.ndarray:
+def as_array(name: str, array: Any) -> np.ndarray:
     """Return an array of NumPy, PyTorch, JAX or CuPy as a NumPy array, without its gradient.
 
     bfloat16, which NumPy does not have, becomes float32 without loss.
@@ -166,7 +167,7 @@ def as_array(array: Any) -> np.ndarray:
             # Another device, or a dtype that DLPack or NumPy does not have.
             if hasattr(array, "cpu"):
                 array = array.cpu()
-    found = np.asarray(array)
+    found = to_array(name, array)
     return found.astype(np.float32) if found.dtype.name == "bfloat16" else found
 
 
@@ -174,7 +175,7 @@ def _vectors(name: str, array: Any, layout: str) -> np.ndarray:
     """Return q, k or v as [batch, heads, n, d] in float32 or float64."""
     if isinstance(array, np.ma.MaskedArray):
         raise TypeError(f"{name} is a masked array, whose mask would be lost; give attn_mask")
-    found = as_array(array)
+    found = as_array(name, array)
     if found.dtype.kind == "f" and found.dtype.itemsize > 8:
         raise TypeError(f"{name} has dtype {found.dtype}; allowed: float64 and narrower")
     if found.dtype.kind != "f":
@@ -219,14 +220,14 @@ def _number(name: str, value: Any, *, above: float = -math.inf) -> float:
     try:
         found = float(value)
     except (TypeError, ValueError):
-        raise TypeError(f"{name} is {value!r}; allowed: a number") from None
+        raise TypeError(f"{name} is {shortened(value)}; allowed: a number") from None
     except OverflowError:
         found = math.inf
-    if isinstance(value, (bool, np.bool_, str)):
-        raise TypeError(f"{name} is {value!r}; allowed: a number")
+    if isinstance(value, (bool, np.bool_, str, bytes)):
+        raise TypeError(f"{name} is {shortened(value)}; allowed: a number")
     if not (math.isfinite(found) and found > above):
         limit = f" above {above:g}" if above > -math.inf else ""
-        raise ValueError(f"{name} is {value!r}; allowed: a finite number{limit}")
+        raise ValueError(f"{name} is {shortened(value)}; allowed: a finite number{limit}")
     return found
 
 
@@ -240,7 +241,7 @@ def _mask(
         raise ValueError("attn_mask and is_causal are both given; allowed: one of them")
     if isinstance(attn_mask, np.ma.MaskedArray):
         raise TypeError("attn_mask is a masked array, whose mask would be lost; give numbers")
-    given = as_array(attn_mask)
+    given = as_array("attn_mask", attn_mask)
     if given.dtype.kind not in "bf":
         raise TypeError(f"attn_mask has dtype {given.dtype}; allowed: boolean or floating point")
     try:
@@ -266,14 +267,14 @@ def _of_head(array: np.ndarray, batch: int, head: int) -> np.ndarray:
 def _sinks(sink: Any, n_heads: int) -> list[float] | None:
     if sink is None:
         return None
-    given = np.atleast_1d(as_array(sink))
+    given = np.atleast_1d(as_array("sink", sink))
     if given.dtype.kind not in "iuf":
-        raise TypeError(f"sink is {sink!r}; allowed: one number or one per head")
+        raise TypeError(f"sink is {shortened(sink)}; allowed: one number or one per head")
     found = given.astype(np.float64)
     if found.shape not in ((1,), (n_heads,)):
         raise ValueError(f"sink has shape {found.shape}; allowed: one number or one per head")
     if np.any(np.isnan(found) | (found == np.inf)):
-        raise ValueError(f"sink is {sink!r}; allowed: numbers, or -inf for none")
+        raise ValueError(f"sink is {shortened(sink)}; allowed: numbers, or -inf for none")
     return list(np.broadcast_to(found, n_heads).tolist())
 
 
@@ -283,7 +284,9 @@ def _window(window: Any, *, is_causal: bool) -> tuple[int, int] | None:
     pair = isinstance(window, (tuple, list))
     sides = tuple(window) if pair else (window, 0 if is_causal else window)
     if len(sides) != 2 or not all(_is_whole(side) and side >= 0 for side in sides):
-        raise ValueError(f"window is {window!r}; allowed: a whole number from 0, or a pair of them")
+        raise ValueError(
+            f"window is {shortened(window)}; allowed: a whole number from 0, or a pair of them"
+        )
     # No sequence is longer, and NumPy's indices end at 2**63.
     before, after = (min(int(side), 2**31) for side in sides)
     return before, after

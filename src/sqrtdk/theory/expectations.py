@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from sqrtdk.core.checks import check_number, check_whole
 from sqrtdk.theory import tabulated
 from sqrtdk.theory.fixed_sigma import FloatArray, check_n_k, max_weights, weight_means
 
@@ -24,6 +25,9 @@ from sqrtdk.theory.fixed_sigma import FloatArray, check_n_k, max_weights, weight
 # exp(-z^2 / (2 sigma^2)); hence the finer step. From d_k = _WIDE on the law of |q| stays clear of
 # 0, and a normal density of sd 0.7 is integrated to 1e-16 by the wider one.
 _STEP_Q, _STEP_Q_WIDE, _WIDE = 0.2, 0.4, 64.0
+
+MOST_KEYS, MOST_D_K, MOST_SCALE = 10**8, 1e15, 1e6
+"""Limits of arguments: beyond them an integral overflows, or takes seconds."""
 
 Means: TypeAlias = Callable[[FloatArray, int], FloatArray]
 """A function of sigmas and n_k, such as `fixed_sigma.weight_means`."""
@@ -53,7 +57,6 @@ class Expectations(NamedTuple):
     logit_sq: float
 
 
-@lru_cache(maxsize=4096)
 def expectations(n_k: int, d_k: float, scale: float) -> Expectations:
     """Return exact means for n_k keys of d_k dimensions and logits scale * q.k.
 
@@ -68,8 +71,18 @@ def expectations(n_k: int, d_k: float, scale: float) -> Expectations:
     - v: dV = P' G, so E sum p^2.
 
     d_k may be any real number >= 1 (|q|^2 / 2 is Gamma(d_k / 2)), which is what root finding
-    needs. Raises ValueError for n_k < 1, d_k < 1, and scale negative or infinite.
+    needs. Raises TypeError for an n_k that is not a whole number and for other values that are not
+    numbers; ValueError for n_k from outside of 1 to 10⁸, d_k of 1 to 10¹⁵ and scale of 0 to 10⁶.
     """
+    return _exact(
+        check_whole("n_k", n_k, least=1, most=MOST_KEYS),
+        check_number("d_k", d_k, least=1.0, most=MOST_D_K),
+        check_number("scale", scale, least=0.0, most=MOST_SCALE),
+    )
+
+
+@lru_cache(maxsize=4096)
+def _exact(n_k: int, d_k: float, scale: float) -> Expectations:
     return _of(n_k, d_k, scale, weight_means, max_weights)
 
 

@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, get_args
 
 import scipy  # its modules load at first use, because the start of a run needs none of them
 
+from sqrtdk.core.checks import check_name, check_whole
 from sqrtdk.theory import tabulated
-from sqrtdk.theory.expectations import averages, query_norms
+from sqrtdk.theory.expectations import MOST_KEYS, averages, query_norms
 from sqrtdk.theory.fixed_sigma import expected_max, given_sigma
 from sqrtdk.theory.related import Law, expectations_of
 
@@ -19,10 +20,10 @@ def half_entropy_d_k(n_k: int) -> float:
 
     Without scaling sigma = |q| grows as sqrt(d_k). The random energy model puts the point near
     d_k = ln n_k and full condensation at 2 ln n_k (Derrida 1981); this value is exact.
-    Raises ValueError for n_k < 2, where there is no entropy to lose.
+    Raises TypeError for an n_k that is not a whole number, and ValueError for one outside of 2 to
+    10⁸; a single key has no entropy to lose.
     """
-    if n_k < 2:
-        raise ValueError(f"half of the entropy needs n_k >= 2, got {n_k}")
+    n_k = check_whole("n_k", n_k, least=2, most=MOST_KEYS)
     half = math.log(n_k) / 2
 
     weights = tabulated.at(n_k).weight_means
@@ -68,10 +69,11 @@ def gradient_crossing_d_k(n_k: int, gradient: Gradient = "logits") -> float:
     is. Looked for on d_k = 1.25 * 2^j well past the point where the large-sigma law puts the
     crossing of |J|_F, m_n / (3 sqrt(d_k)) = E|J|_F^2 at sigma = 1; at every larger d_k the laws
     (J as 1 / sqrt(d_k) without scaling, constant with) leave the sign as it is there.
-    Raises ValueError for n_k < 2, where the gradients but that of v are 0.
+    Raises TypeError for an n_k that is not a whole number, and ValueError for one outside of 2 to
+    10⁸ (a single key has no gradient but that of v) and for an unknown gradient.
     """
-    if n_k < 2:
-        raise ValueError(f"a crossing needs n_k >= 2, got {n_k}")
+    n_k = check_whole("n_k", n_k, least=2, most=MOST_KEYS)
+    check_name("gradient", gradient, get_args(Gradient))
 
     def excess(d_k: float) -> float:
         return math.log(_grad_sq(n_k, d_k, 1.0, gradient) / _grad_sq(n_k, d_k, d_k**-0.5, gradient))
