@@ -1,6 +1,7 @@
 """The heads of a file of queries and keys: rows, addresses of shards, and what is refused."""
 
 import json
+import math
 import os
 import re
 from functools import cache
@@ -22,8 +23,9 @@ from sqrtdk.claims.verdicts import judge
 from sqrtdk.config import compose, limits, overrides, resolve
 from sqrtdk.config.errors import ConfigError
 from sqrtdk.config.run import Run
+from sqrtdk.core.metrics import row_metrics
 from sqrtdk.experiments import cells
-from sqrtdk.experiments.tensors import claims, heads, models, rescaled
+from sqrtdk.experiments.tensors import claims, gaps, heads, models, rescaled, section
 from sqrtdk.experiments.tensors import measure as tensors
 from sqrtdk.jobs import merge
 from sqrtdk.jobs.judge import claims_table
@@ -444,4 +446,40 @@ def test_the_gap_power_of_unrelated_vectors_is_about_one_half_and_needs_a_growin
     logits = np.sort(q[0, 3, -1] @ k[0, 1].T / 4)
     total = np.exp(found["gap_scale"][3] * (logits[:-1] - logits[-1])).sum()
     assert 0.05 < total < 20
-    assert rows(str(tmp_path / "qk.npz"), scaling="on", is_causal="off")["gap_power"].isna().all()
+    # Best powers of drawn rows of 16 to 600 keys are 1.1 and 0.4, see `length`; those of a head
+    # have a standard deviation of about 0.15.
+    assert found["power_max_weight"].mean() == pytest.approx(1.1, abs=0.35)
+    assert found["power_entropy"].mean() == pytest.approx(0.4, abs=0.35)
+    # The queries with many keys over those with few, written again for each row of the head.
+    visible = np.unique(np.geomspace(16, 600, 48).round().astype(int))
+    for end, power in {"0": 0.0, "half": 0.5, "1": 1.0, "2": 2.0}.items():
+        each = [
+            row_metrics((math.log(n) / math.log(16)) ** power / 4 * (k[0, 1, :n] @ q[0, 3, n - 1]))
+            for n in visible.tolist()
+        ]
+        half = len(each) // 2
+        for name, column in (("max_weight", "max_weight"), ("entropy_normalized", "entropy")):
+            values = np.array([getattr(one, name) for one in each], dtype=float)
+            ratio = values[half:].mean() / values[:half].mean()
+            # The rows here are of float32 vectors and sums.
+            assert found[f"{column}_log_{end}"][3] == pytest.approx(ratio, rel=1e-4)
+    off = rows(str(tmp_path / "qk.npz"), scaling="on", is_causal="off")
+    assert off[list(gaps.Gaps._fields)].isna().all(axis=None)
+
+
+def test_the_page_has_a_table_of_the_powers_of_log_n_for_causal_heads(tmp_path: Path) -> None:
+    q, k = drawn(1, 4, 40, 16, seed=5), drawn(1, 2, 40, 16, seed=6)
+    np.savez(tmp_path / "qk.npz", **{"layer0.q": q, "layer0.k": k})
+    for causal, count in (("on", 4), ("off", 0)):
+        found = rows(str(tmp_path / "qk.npz"), scaling="on", is_causal=causal)
+        texts: Any = found.astype(str).replace("nan", "").to_dict("records")
+        page = section.context(texts, set())
+        assert page is not None
+        (file,) = page["files"]
+        assert (file.causal, len(file.lengths)) == (count, 5 if count else 0)
+        if count:
+            assert [row[0] for row in file.lengths] == [
+                "power 0", "power 0.5", "power 1", "power 2", "best power",
+            ]  # fmt: skip
+            low, median, high = found["max_weight_log_1"].quantile([0.25, 0.5, 0.75])
+            assert file.lengths[2][1] == f"{median:.2f} ({low:.2f} to {high:.2f})"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from sqrtdk.experiments.tensors import measure
+from sqrtdk.experiments.tensors import gaps, measure
 from sqrtdk.experiments.tensors.measure import Settings
 from sqrtdk.schema import Column
 from sqrtdk.storage.tables import Row
@@ -18,7 +18,7 @@ MEANS = (
     *("visible_keys", "norms_std", "alignment"),
     *("entropy_normalized", "entropy_normalized_expected", "entropy_normalized_deviation"),
     *("max_weight", "max_weight_expected", "max_weight_deviation"),
-    *("saturated_rows", "dead_rows", "gap_scale", "gap_power"),
+    *("saturated_rows", "dead_rows", *gaps.Gaps._fields),
 )
 """Columns of runs.csv whose mean over inputs and batch entries is here."""
 

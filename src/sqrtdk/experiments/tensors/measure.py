@@ -130,6 +130,12 @@ def _metric(name: str, meaning: str, unit: str = "") -> Column:
     return Column(name, meaning, unit, optional=True)
 
 
+_OVER_LENGTH = {
+    "max_weight": "the largest weight",
+    "entropy": "the entropy over ln(visible keys)",
+}
+"""What the columns about powers of ln n are about, in words."""
+
 COLUMNS: tuple[Column, ...] = (
     replace(schema.axis_column(PATH), read=str),
     Column("layer", "Number of the layer in the names of its tensors.", read=int, axis=True),
@@ -189,6 +195,25 @@ COLUMNS: tuple[Column, ...] = (
         "gap_power",
         "Power of ln(visible keys) that this factor follows over queries of 16 keys or more; about "
         "1/2 for unrelated vectors. Empty like gap_scale.",
+    ),
+    *(
+        _metric(
+            f"power_{name}",
+            f"Power of ln(visible keys) on the logits under which {words} has no slope over "
+            f"ln(visible keys), for the same queries. Empty like gap_scale, or if none from 0 to "
+            f"{gaps.MOST:g} does.",
+        )
+        for name, words in _OVER_LENGTH.items()
+    ),
+    *(
+        _metric(
+            f"{name}_log_{end}",
+            f"{words[0].upper()}{words[1:]}: the longer half of the same queries over the shorter "
+            f"half, with the factor (ln(visible keys) / ln {gaps.FEWEST_KEYS})^{power:g} on the "
+            "logits. Empty like gap_scale.",
+        )
+        for name, words in _OVER_LENGTH.items()
+        for end, power in gaps.POWERS.items()
     ),
 )
 

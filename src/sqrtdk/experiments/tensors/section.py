@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypedDict
 
 import pandas as pd
 
-from sqrtdk.experiments.tensors import heads, measure
+from sqrtdk.experiments.tensors import gaps, heads, measure
 from sqrtdk.stats.wording import format_number
 
 MAX_HEADS, MAX_FILES = 12, 6
@@ -17,11 +17,16 @@ SHOWN = "on"
 
 
 class File(NamedTuple):
-    """The heads of one file: their number, and a row of text for each one that is shown."""
+    """The heads of one file: their number, and a row of text for each one that is shown.
+
+    `lengths` has a row of text for each power of ln n, over `causal` heads; empty without any.
+    """
 
     name: str
     heads: int
     rows: list[list[str]]
+    causal: int
+    lengths: list[list[str]]
 
 
 class Section(TypedDict):
@@ -53,6 +58,8 @@ def context(rows: Sequence[Mapping[str, str]], stems: set[str]) -> Section | Non
             PurePath(str(path)).name,
             len(found),
             [_text(row) for row in found.head(MAX_HEADS).to_dict("records")],
+            int(found["gap_scale"].notna().sum()),
+            _lengths(found),
         )
         for path, found in table.groupby("path")
     ]
@@ -80,6 +87,32 @@ def _text(row: Mapping[Any, Any]) -> list[str]:
         _number(100 * row["saturated_rows"], 2),
         _number(row["max_logit"]),
     ]
+
+
+def _lengths(table: pd.DataFrame) -> list[list[str]]:
+    """Return a row for each power of ln n: what it keeps, as quartiles over the causal heads."""
+    known = table[table["gap_scale"].notna()]
+    if known.empty:
+        return []
+    found = [
+        [f"power {power:g}", *(_quartiles(known[f"{x}_log_{end}"]) for x in _MEASURES)]
+        for end, power in gaps.POWERS.items()
+    ]
+    return [*found, ["best power", *(_quartiles(known[f"power_{x}"]) for x in _MEASURES)]]
+
+
+_MEASURES = ("max_weight", "entropy")
+
+
+def _quartiles(values: pd.Series) -> str:
+    """Return the median with both quartiles, and how many heads have no value."""
+    known = values.dropna()
+    if known.empty:
+        return "none"
+    low, median, high = (float(known.quantile(share)) for share in (0.25, 0.5, 0.75))
+    missing = len(values) - len(known)
+    lack = f"; {missing} heads without" if missing else ""
+    return f"{median:.2f} ({low:.2f} to {high:.2f}{lack})"
 
 
 def _number(value: float, digits: int = 3) -> str:
