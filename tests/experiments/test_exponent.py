@@ -9,7 +9,7 @@ import pytest
 
 from sqrtdk.claims import verdicts
 from sqrtdk.claims.findings import Finding
-from sqrtdk.core import input_laws
+from sqrtdk.core import input_laws, slopes
 from sqrtdk.experiments.exponent import best, claims, limits, measure
 from sqrtdk.stats import roots
 from sqrtdk.stats.intervals import MissingError
@@ -55,14 +55,14 @@ def test_cells_are_every_size_and_seed() -> None:
 def test_a_sign_change_is_the_root_of_a_line_and_missing_without_one() -> None:
     grid = np.linspace(0, 1, 5)
     # Exact up to the rounding of a quotient.
-    assert roots.sign_change(grid, 3 * grid - 1) == pytest.approx(1 / 3, rel=1e-14)
-    assert roots.sign_change(grid, 0.75 - grid) == 0.75
-    assert math.isnan(roots.sign_change(grid, grid + 1))
+    assert slopes.sign_change(grid, 3 * grid - 1) == pytest.approx(1 / 3, rel=1e-14)
+    assert slopes.sign_change(grid, 0.75 - grid) == 0.75
+    assert math.isnan(slopes.sign_change(grid, grid + 1))
     assert roots.exact_root(lambda x: 3 * x - 1, grid) == pytest.approx(1 / 3, rel=1e-14)
     assert math.isnan(roots.exact_root(lambda x: x + 1, grid))
     x, y = np.array([1.0, 2.0, 4.0]), np.array([[1.0, 0.0, 2.0], [5.0, 5.0, 5.0]])
     expected = [np.polyfit(x, row, 1)[0] for row in y]
-    np.testing.assert_allclose(roots.slope(x, y), expected, rtol=0, atol=1e-14)
+    np.testing.assert_allclose(slopes.slope(x, y), expected, rtol=0, atol=1e-14)
 
 
 def table_of(root: float, seeds: int = 4) -> pd.DataFrame:

@@ -1,42 +1,12 @@
-"""Find where a slope changes its sign along a grid of a parameter."""
+"""Find where a function changes its sign along a grid, and describe the roots of all seeds."""
 
 from collections.abc import Callable
 
 import numpy as np
 
+from sqrtdk.core.slopes import sign_change
 from sqrtdk.schema import Column
 from sqrtdk.stats.intervals import interval
-
-
-def slope(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return the least-squares slope of y [..., n] on x [n]; NaN if x has one value only.
-
-    >>> float(slope(np.array([0.0, 1.0, 2.0]), np.array([1.0, 3.0, 5.0])))
-    2.0
-    """
-    centred = x - x.mean()
-    with np.errstate(invalid="ignore"):
-        return np.asarray(y @ centred / (centred @ centred))
-
-
-def sign_change(grid: np.ndarray, values: np.ndarray) -> float:
-    """Return where values first change their sign, linear between two points of the grid.
-
-    NaN if they do not.
-
-    >>> sign_change(np.array([0.0, 1.0, 2.0]), np.array([3.0, 1.0, -1.0]))
-    1.5
-    """
-    changes = np.flatnonzero(np.sign(values[:-1]) * np.sign(values[1:]) < 0)
-    zeros = np.flatnonzero(values == 0)
-    if len(zeros) and (not len(changes) or zeros[0] <= changes[0]):
-        return float(grid[zeros[0]])
-    if not len(changes):
-        return float("nan")
-    place = int(changes[0])
-    low, high = values[place], values[place + 1]
-    share = low / (low - high)
-    return float(grid[place] + share * (grid[place + 1] - grid[place]))
 
 
 def exact_root(function: Callable[[float], float], grid: np.ndarray) -> float:

@@ -12,9 +12,10 @@ import numpy as np
 import pandas as pd
 
 from sqrtdk import schema
+from sqrtdk.core.slopes import sign_change, slope
 from sqrtdk.experiments.exponent.measure import Settings, exponents, scale
 from sqrtdk.schema import Column, Entry
-from sqrtdk.stats.roots import exact_root, root_columns, root_row, sign_change, slope
+from sqrtdk.stats.roots import exact_root, root_columns, root_row
 from sqrtdk.storage import tables
 from sqrtdk.theory import points, related
 

@@ -13,10 +13,11 @@ import numpy as np
 import pandas as pd
 
 from sqrtdk import schema
+from sqrtdk.core.slopes import sign_change, slope
 from sqrtdk.experiments.length.curves import attainable, exact
 from sqrtdk.experiments.length.measure import ROWS, Settings, power_factor, powers
 from sqrtdk.schema import Column
-from sqrtdk.stats.roots import exact_root, root_columns, root_row, sign_change, slope
+from sqrtdk.stats.roots import exact_root, root_columns, root_row
 from sqrtdk.storage import tables
 
 MOST = 2.5

@@ -10,7 +10,7 @@ import numpy as np
 
 from sqrtdk.core.gaps import growth, separation
 from sqrtdk.core.shapes import Floats
-from sqrtdk.stats.roots import sign_change, slope
+from sqrtdk.core.slopes import sign_change, slope
 from sqrtdk.tensors.layers import Layer
 
 FEWEST_KEYS, MOST_ROWS = 16, 48
