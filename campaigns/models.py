@@ -82,7 +82,7 @@ def heads_table(table: pd.DataFrame) -> list[str]:
 
 def rescaled_table() -> list[str]:
     """Return the lines of the table of what models compute at multiples of their own scale."""
-    table = pd.DataFrame(rescaled.rows({}))
+    table = pd.DataFrame(rescaled.measured())
     lines = ["| model | task | times its own scale: value |", "|---|---|---|"]
     for model, found in table.groupby("model", sort=False):
         first = found.iloc[0]

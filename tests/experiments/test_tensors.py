@@ -25,7 +25,7 @@ from sqrtdk.config.errors import ConfigError
 from sqrtdk.config.run import Run
 from sqrtdk.core.metrics import row_metrics
 from sqrtdk.experiments import cells
-from sqrtdk.experiments.tensors import claims, gaps, heads, models, rescaled, section
+from sqrtdk.experiments.tensors import claims, figures, gaps, heads, models, rescaled, section
 from sqrtdk.experiments.tensors import measure as tensors
 from sqrtdk.jobs import merge
 from sqrtdk.jobs.judge import claims_table
@@ -350,7 +350,7 @@ def test_the_slope_over_files_has_the_interval_of_a_regression() -> None:
 
 
 def test_the_measured_table_is_that_of_the_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = pd.DataFrame(rescaled.rows({}))
+    found = pd.DataFrame(rescaled.measured())
     assert set(found["model"]) == set(rescale.TASKS)
     own = found[found["factor"] == 1]
     assert own["worse"].tolist() == [0.0] * len(own)
@@ -361,6 +361,24 @@ def test_the_measured_table_is_that_of_the_models(monkeypatch: pytest.MonkeyPatc
     mine = found[(found["model"] == "rxnmapper") & found["factor"].isin(again["factor"])]
     wanted = mine.reset_index(drop=True)
     pd.testing.assert_frame_equal(again, wanted, check_exact=False, rtol=1e-12)
+
+
+def test_a_report_has_what_was_measured_on_a_model_only_if_it_is_among_its_files() -> None:
+    def models_of(*paths: str, d_k: int = 32) -> set[str]:
+        table = table_of({(path, 0, 0): 1.0 for path in paths}).assign(d_k=d_k)
+        return {str(row["model"]) for row in rescaled.rows({}, table)}
+
+    assert models_of("ok.npz") == set()
+    assert models_of("ok.npz", "some/minilm.safetensors", "rxnmapper.npz") == {
+        "minilm",
+        "rxnmapper",
+    }
+    # A file of another d_k is another model.
+    assert models_of("minilm.npz", d_k=64) == set()
+    empty = pd.DataFrame(columns=[column.name for column in rescaled.COLUMNS])
+    found = verdict("model_needs_scale", empty)
+    assert (found["verdict"], found["condition"]) == ("not measured", models.NO_MODEL)
+    assert figures.BUILD["rescaled"]({"rescaled": empty}).axes == []
 
 
 # Claims
@@ -398,7 +416,7 @@ def test_sigma_is_1_for_unrelated_vectors_of_unit_variance_alone(
 
 
 def test_of_the_measured_models_two_need_their_scale_and_one_does_not() -> None:
-    found = verdict("model_needs_scale", pd.DataFrame(rescaled.rows({})))
+    found = verdict("model_needs_scale", pd.DataFrame(rescaled.measured()))
     assert found["verdict"] == "true with a condition"
     assert "fails for recogniser; undecided for minilm" in found["condition"]
     assert "trained with its own scale" in found["condition"]

@@ -816,7 +816,7 @@ def heads_tables() -> tuple[dict[str, pd.DataFrame], dict[str, tuple[Column, ...
     tables = {
         "heads": heads,
         "models": pd.DataFrame(trained_models.rows({}, heads)),
-        "rescaled": pd.DataFrame(rescaled.rows({})),
+        "rescaled": pd.DataFrame(rescaled.measured()),
     }
     columns = {
         "heads": trained_heads.COLUMNS, "models": trained_models.COLUMNS,

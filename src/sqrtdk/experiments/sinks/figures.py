@@ -14,8 +14,12 @@ from sqrtdk.figures import draw, style
 from sqrtdk.figures.draw import Tables
 from sqrtdk.figures.panels import log_axis, log_limits, sheet
 from sqrtdk.figures.style import FIXED, INK
+from sqrtdk.stats.intervals import evenly_spaced
 
 SHARED = ("d_k", "n_k", "batch_size")
+
+PANELS = 3
+"""Values of d_k with a panel of their own."""
 
 NAMES = {
     "softmax": "softmax",
@@ -38,15 +42,15 @@ KEYS = {"none": "no first key", "learned": "learned first key"}
 
 
 class Quantity(NamedTuple):
-    """A panel of dots: its title, and the columns that it shows for the two kinds of queries."""
+    """A panel of dots: its title, the columns of the two kinds of queries, and its d_k."""
 
     title: str
     columns: dict[str, str]
+    d_k: int
 
 
-def of_largest(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of the largest d_k, the smallest n_k and the smallest batch."""
-    table = table[table["d_k"] == table["d_k"].max()]
+def of_smallest(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of the smallest n_k and the smallest batch."""
     for axis in ("n_k", "batch_size"):
         table = table[table[axis] == table[axis].min()]
     return table
@@ -59,16 +63,16 @@ def _build(
     sentence: str,
 ) -> Figure:
     """Draw a panel for each quantity, a line of dots for each kind of attention."""
-    table = of_largest(table)
     names = [name for name in ATTENTIONS if name in set(table["attention"])]
     figure, grid = sheet(1, len(quantities), margin=0, headings=1)
     for place, quantity in enumerate(quantities):
         axes = figure.add_subplot(grid[0, place])
         axes.set_title(quantity.title)
-        finish(axes, table)
+        here = table[table["d_k"] == quantity.d_k]
+        finish(axes, here)
         for line, name in enumerate(names):
             for first, marker in FIRST.items():
-                rows = table[(table["attention"] == name) & (table["first_key"] == first)]
+                rows = here[(here["attention"] == name) & (here["first_key"] == first)]
                 height = len(names) - 1 - line + (0.2 if first == "none" else -0.2)
                 for kind, column in quantity.columns.items():
                     apart = 0.08 if kind == "matched" else -0.08
@@ -108,7 +112,9 @@ def _dot(
 
 def build_loss(tables: Tables) -> Figure:
     """Draw the losses of queries with a match and without one, and the best possible ones."""
-    table = of_largest(tables["sinks"])
+    table = of_smallest(tables["sinks"])
+    sizes = evenly_spaced(sorted(set(table["d_k"])), PANELS)
+    table = table[table["d_k"].isin(sizes)]
     columns = {kind: f"loss_{kind}" for kind in MATCH}
     shown = pd.concat([table[x] for x in (*columns.values(), "best_matched", "best_unmatched")])
     limits = log_limits(shown, base=10, most=6)
@@ -121,7 +127,7 @@ def build_loss(tables: Tables) -> Figure:
 
     return _build(
         table,
-        [Quantity("Loss with a match and without", columns)],
+        [Quantity(f"d_k = {d_k}", columns, d_k) for d_k in sizes],
         finish,
         "Half the squared distance of the output to the item's value, or to 0 without a match. "
         "Dashed: the best possible output, the expected value given the query and the library.",
@@ -129,14 +135,16 @@ def build_loss(tables: Tables) -> Figure:
 
 
 def build_weights(tables: Tables) -> Figure:
-    """Draw the weight on the first key, on the sink logit, and on items."""
+    """Draw the weight on the first key, on the sink logit, and on items, at the largest d_k."""
+    table = of_smallest(tables["sinks"])
+    table = table[table["d_k"] == table["d_k"].max()]
 
     def finish(axes: Axes, rows: pd.DataFrame) -> None:
         axes.set_xlim(-0.03, max(1.03, 1.05 * float(rows["item_weight_matched"].max())))
         axes.set_xlabel("weight")
 
     quantities = [
-        Quantity(title, {kind: f"{name}_{kind}" for kind in MATCH})
+        Quantity(title, {kind: f"{name}_{kind}" for kind in MATCH}, table["d_k"].iloc[0])
         for title, name in (
             ("on the first key", "first_weight"),
             ("on the sink logit", "sink_weight"),
@@ -144,7 +152,7 @@ def build_weights(tables: Tables) -> Figure:
         )
     ]
     return _build(
-        tables["sinks"],
+        table,
         quantities,
         finish,
         "Mean weight of held-out queries. Sigmoid weights need not sum to 1.",

@@ -7,7 +7,7 @@ import pandas as pd
 
 from sqrtdk.claims.claim import Claim
 from sqrtdk.claims.findings import Finding
-from sqrtdk.experiments.tensors.models import NEAR_1
+from sqrtdk.experiments.tensors.models import NEAR_1, NO_MODEL
 from sqrtdk.schema import Settings
 from sqrtdk.stats.decisions import beyond
 from sqrtdk.stats.intervals import Estimate, MissingError
@@ -107,13 +107,15 @@ CLAIMS = (
         "A trained model needs its scale.",
         "For each model: true if without a scale it surely loses more than a tenth of what it got "
         "right with its own (exact binomial interval), or more than 0.1 nats per token (paired "
-        "t-interval); false if surely less. Measured once on four models, not by this run; "
-        "docs/models.md has the texts and commands.",
+        "t-interval); false if surely less. Measured once on four models, not by this run, and "
+        "judged for those of them that a file of the run is, by its name and d_k; docs/models.md "
+        "has the texts and commands.",
         "tensors-rescaled",
         needs_scale,
         source="ours",
         table="rescaled",
         evidence=_by_model,
+        lacking=NO_MODEL,
         caveat=f"it says what the model is adapted to: {TRAINED_WITH}",
     ),
 )

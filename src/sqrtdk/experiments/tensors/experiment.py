@@ -29,8 +29,9 @@ EXPERIMENT = Experiment(
         Table(
             "rescaled",
             "rescaled",
-            "One row per model and multiple of its own scale: what it still computes. Measured "
-            "once, not by this run.",
+            "One row per multiple of its own scale of each model among the files: what it still "
+            "computes. Measured once, not by this run; empty where no file is such a model.",
+            needs=("heads",),
             judges=True,
         ),
     ),

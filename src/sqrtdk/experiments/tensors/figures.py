@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from scipy.interpolate import PchipInterpolator
 
-from sqrtdk.experiments.tensors.models import SLOPE
+from sqrtdk.experiments.tensors.models import NO_MODEL, SLOPE
 from sqrtdk.figures import draw, style
 from sqrtdk.figures.draw import Tables
 from sqrtdk.figures.panels import log_axis, log_limits
@@ -166,6 +166,8 @@ def build_ranking(tables: Tables) -> Figure:
 def build_rescaled(tables: Tables) -> Figure:
     """Draw what trained models compute against the multiple of their own scale."""
     table = tables["rescaled"]
+    if table.empty:
+        return style.nothing(f"{NO_MODEL}.")
     models = list(dict.fromkeys(table["model"]))
     figure = Figure(figsize=(0.9 + 2.3 * len(models), 3.2))
     grid = figure.add_gridspec(1, len(models))

@@ -12,6 +12,8 @@ from sqrtdk.schema import Column
 from sqrtdk.stats import intervals
 from sqrtdk.storage.tables import Row
 
+NO_MODEL = "no file of the run is one of the models that were computed at other scales"
+
 NEAR_1 = (0.8, 1.25)
 """A σ between these counts as 1."""
 
