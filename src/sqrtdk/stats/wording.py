@@ -24,6 +24,10 @@ def format_number(value: float, digits: int = 3) -> str:
     return _scientific(value, digits)
 
 
+ROUNDING = 1e-12
+"""Share of a mean below which the width of its interval is rounding: all seeds are equal."""
+
+
 def format_estimate(value: Estimate, unit: str = "") -> str:
     """Format a number as precisely as its interval, with the interval and the exact value.
 
@@ -31,12 +35,14 @@ def format_estimate(value: Estimate, unit: str = "") -> str:
 
     >>> format_estimate(Estimate(0.5843, 0.571, 0.598)), format_estimate(Estimate(0.5843))
     ('0.58 (0.57 to 0.60)', '0.584')
+    >>> format_estimate(Estimate(0.1 + 0.2, 0.3, 0.1 + 0.2))
+    '0.300'
     >>> format_estimate(Estimate(82.39, 82.13, 82.65, exact=82.41), " %")
     '82.4 % (82.1 to 82.7, exact 82.4)'
     """
     mean, low, high, exact = value
     half = (high - low) / 2 if math.isfinite(high) else mean - low
-    if not half > 0:
+    if not half > ROUNDING * abs(mean):
         tail = "" if math.isnan(exact) else f" (exact {format_number(exact)})"
         return f"{format_number(mean)}{unit}{tail}"
     reference = abs(mean) or half
