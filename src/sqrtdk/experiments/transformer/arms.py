@@ -77,7 +77,7 @@ class Arm(NamedTuple):
     """The runs of one arm after the last step, a row for each seed and a column for each rate.
 
     `begun` [n_seeds, n_rates] is the loss at initialisation, and `halfway` that at the last logged
-    step of the first half of the training.
+    step of the first half of the training; NaN if only the initialisation was logged in it.
     """
 
     rates: list[float]
@@ -104,7 +104,7 @@ def arms_of(settings: Settings, runs: pd.DataFrame) -> dict[tuple[str, str, int,
         found[cast(tuple[str, str, int, str], at)] = Arm(
             sorted(set(frame["learning_rate"])),
             begun,
-            _losses(frame[frame["step"] == half], begun),
+            _losses(frame[frame["step"] == half], begun) if half else np.full_like(begun, np.nan),
             _losses(ends, begun),
             matrix(ends, "accuracy"),
             matrix(ends, "diverged"),

@@ -3,7 +3,7 @@
 from typing import cast
 
 from sqrtdk.experiments.story import Asked, RunTables
-from sqrtdk.experiments.transformer.claims import over_seeds
+from sqrtdk.experiments.transformer.claims import added, over_seeds
 from sqrtdk.experiments.transformer.collapse import COLLAPSED
 from sqrtdk.experiments.transformer.measure import Settings
 from sqrtdk.figures import words
@@ -41,14 +41,12 @@ def recurrent(run: RunTables) -> str:
         raise MissingError("the run does not have both a scaled transformer and a gru")
     parts = []
     for task, rows in table.groupby("task", sort=True):
-        loss, gain = (
-            [format_estimate(over_seeds(rows[f"{name}{end}"])) for name in ("transformer", "gru")]
+        losses, gains = (
+            [over_seeds(rows[f"{name}{end}"]) for name in ("transformer", "gru")]
             for end in ("", "_gain")
         )
-        parts.append(
-            f"{TASKS[str(task)]}: {loss[0]} and {loss[1]} nats, after a fall by {gain[0]} and "
-            f"{gain[1]} in the second half of the training"
-        )
+        text = " and ".join(map(format_estimate, losses))
+        parts.append(f"{TASKS[str(task)]}: {text} nats{added(gains)}")
     steps = cast(Settings, run.settings)["steps"]
     return (
         f"Loss with attention and with recurrence after {steps} steps, with about "

@@ -1,5 +1,7 @@
 """Judge the claims about a trained transformer."""
 
+import math
+from collections.abc import Sequence
 from typing import cast
 
 import numpy as np
@@ -83,6 +85,14 @@ def window(whole: WholeTable) -> Finding:
     )
 
 
+def added(gains: Sequence[Estimate]) -> str:
+    """Describe what the second half of the training adds to both networks, if it is known."""
+    if any(math.isnan(gain.mean) for gain in gains):
+        return ""
+    one, other = map(format_estimate, gains)
+    return f"; the second half of the training lowers the loss by {one} and {other}"
+
+
 def replaces(whole: WholeTable) -> Finding:
     """Judge whether a transformer learns about as much as a recurrent network of its size.
 
@@ -99,6 +109,8 @@ def replaces(whole: WholeTable) -> Finding:
     steps = cast(Settings, whole.settings)["steps"]
     gains = [over_seeds(table[f"{name}_gain"]) for name in ("transformer", "gru")]
     holds = beyond(share, CLOSE, above=False)
+    if holds is False and math.isnan(gains[0].mean):
+        raise MissingError("the loss was not logged in the first half of the training")
     if holds is False:
         settled = adds_little(over_seeds(table["transformer_gain"] / learnt))
         if settled is False:
@@ -114,8 +126,7 @@ def replaces(whole: WholeTable) -> Finding:
     text = (
         f"the loss is {format_estimate(one)} nats with attention ({counts[0]} parameters) and "
         f"{format_estimate(other)} with recurrence ({counts[1]}); right outputs "
-        f"{format_percent(right[0])} and {format_percent(right[1])}; the second half of the "
-        f"training lowers the loss by {format_estimate(gains[0])} and {format_estimate(gains[1])}"
+        f"{format_percent(right[0])} and {format_percent(right[1])}{added(gains)}"
     )
     verb = "replaces" if holds else "does not replace" if holds is False else "may replace"
     return Finding(

@@ -31,8 +31,9 @@ COLUMNS = (
         Column(
             f"{name}_gain",
             f"Fall of the loss of that {words} since the last logged step of the first half of the "
-            "training: near 0 if it has settled.",
+            "training: near 0 if it has settled. Empty if no step of that half was logged.",
             "nats",
+            optional=True,
         )
         for name, words in (("transformer", "transformer"), ("gru", "recurrent network"))
     ),
