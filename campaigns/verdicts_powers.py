@@ -186,7 +186,7 @@ def page() -> Iterator[str]:
         "power does not hold at every length, and say whether the claimed power itself keeps the "
         "selectivity to 25 %; this does not decide, because for unrelated keys it is at the margin "
         "(24.7 %). The gap-counting scale was the median of 64 rows or more, the same for all "
-        "seeds, with an error of 5 to 12 % that no interval had; now its error is below 0.5 %. A "
+        "seeds, with an error of 5 to 12 % that no interval had; now its error is about 0.5 %. A "
         "planted row has 16 matches in turn, because with one match in each row `length_ssmax` is "
         "undecided."
     )
