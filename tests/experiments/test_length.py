@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from sqrtdk.claims.verdicts import judge
 from sqrtdk.config.compose import compose
 from sqrtdk.config.errors import ConfigError
 from sqrtdk.core.gaps import separation
@@ -248,3 +249,10 @@ def test_a_kept_selectivity_has_a_small_range() -> None:
 def test_one_key_is_refused_before_the_run() -> None:
     with pytest.raises(ConfigError, match="n_k: 1 is not allowed; allowed: whole numbers from 2"):
         compose(["grid=smoke", "experiments=length", "n_k=[1,16]"], {})
+
+
+def test_a_run_with_one_length_says_that_it_needs_more() -> None:
+    (log,) = (claim for claim in claims.CLAIMS if claim.claim == "length_log")
+    assert judge(log, [])["answer"] == (
+        "Not measured: a rule over lengths needs 4 of them or more, up to 4096."
+    )

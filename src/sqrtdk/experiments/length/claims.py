@@ -29,6 +29,8 @@ KEPT = 0.25
 FEWEST, LONG = 4, 4096
 """The fewest lengths of a run, and the least value of the longest, that a verdict needs."""
 
+_FEW = f"a rule over lengths needs {FEWEST} of them or more, up to {LONG}"
+
 
 NAMED = {0.5: "the root of log n", 1.0: "log n"}
 """The claimed powers in words."""
@@ -94,7 +96,7 @@ def need_long(settings: Settings) -> None:
     """Raise MissingError for a run with too few or too small lengths."""
     sizes = settings.get("n_k", [])
     if len(sizes) < FEWEST or max(sizes) < LONG:
-        raise MissingError(f"a rule over lengths needs {FEWEST} of them or more, up to {LONG}")
+        raise MissingError(_FEW)
 
 
 def kept(whole: WholeTable, rule: str) -> Finding:
@@ -191,11 +193,13 @@ def _claim(
         source="ours",
         evidence=_by_rows,
         table="best",
+        # With one length best.csv is empty.
+        lacking=_FEW,
     )
 
 
 def _unrelated(claim: Claim) -> Claim:
-    lacking = "the run has no rows of unrelated keys"
+    lacking = f"the run has no rows of unrelated keys, or one length; {_FEW}"
     return replace(claim, evidence=of_independent, lacking=lacking)
 
 
