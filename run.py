@@ -24,6 +24,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -32,7 +33,8 @@ SOURCE = ROOT / "src"
 OWN = ROOT / ".uv"
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
-STAMP = VENV / "sqrtdk.json"
+MARK = "sqrtdk.json"
+"""File in an environment that was finished; says what is in it."""
 
 sys.path.insert(0, str(SOURCE))
 from sqrtdk import home  # the standard library is all that it needs
@@ -90,24 +92,55 @@ def find_uv(settings: dict[str, str]) -> str:
     print("run.py: installing uv into .uv/", file=sys.stderr)
     # Also against settings in pip's configuration files.
     settings = settings | {"PIP_USER": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    create = [sys.executable, "-m", "venv", "--clear", str(OWN)]
-    install = [str(OWN / "bin" / "python"), "-m", "pip", "install", "--quiet", "uv"]
-    for step in (create, install):
-        if subprocess.run(step, env=settings).returncode != 0:
-            break
-    if not works(settings, str(own), "--version"):
-        fail(
-            "cannot install uv; see above, or install it by hand (on Debian, python3-venv may be "
-            "missing), and run the same command again"
-        )
+    with beside(OWN) as new:
+        create = [sys.executable, "-m", "venv", "--clear", str(new)]
+        install = [str(new / "bin" / "python"), "-m", "pip", "install", "--quiet", "uv"]
+        for step in (create, install):
+            if subprocess.run(step, env=settings).returncode != 0:
+                break
+        if not works(settings, str(new / "bin" / "uv"), "--version"):
+            fail(
+                "cannot install uv; see above, or install it by hand (on Debian, python3-venv may "
+                "be missing), and run the same command again"
+            )
+        replace(OWN, new)
     return str(own)
 
 
-def inspect() -> dict[str, Any] | None:
-    """Return what identifies the environment in .venv/, or None if its Python does not run."""
+@contextlib.contextmanager
+def beside(folder: Path) -> Iterator[Path]:
+    """Yield where to build what will replace a folder; a build that fails is deleted."""
+    new = folder.with_name(folder.name + ".new")
+    remove(new)
+    try:
+        yield new
+    finally:
+        remove(new)
+
+
+def replace(folder: Path, new: Path) -> None:
+    """Put a finished folder in place of another one, which may belong to another user."""
+    old = folder.with_name("%s.old-%d" % (folder.name, os.getpid()))
+    with contextlib.suppress(FileNotFoundError):
+        folder.rename(old)
+    new.rename(folder)
+    remove(old)
+
+
+def remove(path: Path) -> None:
+    """Delete a folder, a file or a link, as far as this user can."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+def inspect(venv: Path) -> dict[str, Any] | None:
+    """Return what identifies an environment, or None if its Python does not run."""
     show_version = "import sys; print('python%d.%d' % sys.version_info[:2])"
     try:
-        command = [str(PYTHON), "-I", "-S", "-c", show_version]
+        command = [str(venv / "bin" / "python"), "-I", "-S", "-c", show_version]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
@@ -116,15 +149,15 @@ def inspect() -> dict[str, Any] | None:
         "folder": str(ROOT),
         "lock": hashlib.sha256((ROOT / "uv.lock").read_bytes()).hexdigest(),
         "library": str(library),
-        "packages": sorted(path.name for path in (VENV / library).glob("*.dist-info")),
+        "packages": sorted(path.name for path in (venv / library).glob("*.dist-info")),
     }
 
 
 def is_ready(dev: bool) -> bool:
     """Return whether .venv/ was finished for this lock, and is still whole."""
-    now = inspect()
+    now = inspect(VENV)
     try:
-        then = json.loads(STAMP.read_text(encoding="utf-8"))
+        then = json.loads((VENV / MARK).read_text(encoding="utf-8"))
         return (
             now is not None
             and all(then[name] == now[name] for name in ("lock", "library"))
@@ -137,33 +170,56 @@ def is_ready(dev: bool) -> bool:
 
 
 def set_up(settings: dict[str, str], dev: bool) -> None:
-    """Install what uv.lock lists into .venv/, and mark it as finished at the end."""
+    """Install what uv.lock lists beside .venv/, and put it in its place when it is complete.
+
+    Until then nothing in .venv/ changes, because another user may need it, or this one may have
+    no network.
+    """
     uv = find_uv(settings)
     print("run.py: setting up .venv/", file=sys.stderr)
-    with contextlib.suppress(NotADirectoryError):
-        STAMP.unlink(missing_ok=True)
-    if inspect() is None:
+    runs, foreign = inspect(VENV) is not None, has_foreign_scripts()
+    complete = runs and sync(uv, settings, VENV, dev, "--check")
+    if complete and not foreign:
+        return finish(VENV, dev)
+    with beside(VENV) as new:
         # Relocatable: its scripts then run where the folder is moved or copied to.
-        create = [uv, "venv", "--quiet", "--clear", "--force", "--relocatable", "--no-project"]
-        create += ["--python", sys.executable, str(VENV)]
-        if subprocess.run(create, env=settings).returncode != 0:
-            fail("cannot create .venv/; see above")
+        create = [uv, "venv", "--quiet", "--clear", "--relocatable", "--no-project"]
+        create += ["--python", sys.executable, str(new)]
+        if runs and not foreign:
+            # What is there need not be fetched and compiled again.
+            shutil.copytree(VENV, new, symlinks=True, ignore=shutil.ignore_patterns(MARK))
+        elif subprocess.run(create, env=settings).returncode != 0:
+            fail("cannot create an environment; see above. .venv/ is as it was")
+        if sync(uv, settings, new, dev):
+            finish(new, dev)
+            return replace(VENV, new)
+    if not complete:
+        fail("cannot install the packages; see above. .venv/ is as it was")
+    # The scripts of uv's own environments name their folder; without network they stay broken.
+    return finish(VENV, dev)
+
+
+def sync(uv: str, settings: dict[str, str], venv: Path, dev: bool, *options: str) -> bool:
+    """Install what uv.lock lists, or with `--check` only look; return whether all is there."""
     # Without the project itself: its code is found by path, and nothing has to be built.
-    sync = [uv, "sync", "--project", str(ROOT), "--python", str(PYTHON)]
-    sync += ["--frozen", "--inexact", "--no-install-project", *([] if dev else ["--no-dev"])]
-    if has_foreign_scripts():
-        # uv's own environments are not relocatable. Without network their scripts stay broken.
-        works(settings, *sync, "--reinstall")
-    if subprocess.run(sync, env=settings).returncode != 0:
-        fail("cannot install the packages into .venv/; see above")
-    found = inspect()
+    command = [uv, "sync", "--project", str(ROOT), "--python", str(venv / "bin" / "python")]
+    command += ["--frozen", "--inexact", "--no-install-project", *([] if dev else ["--no-dev"])]
+    settings = settings | {"UV_PROJECT_ENVIRONMENT": str(venv)}
+    if options:
+        return works(settings, *command, *options)
+    return subprocess.run(command, env=settings).returncode == 0
+
+
+def finish(venv: Path, dev: bool) -> None:
+    """Let an environment find this folder's code, and mark it as finished."""
+    found = inspect(venv)
     if found is None:
-        fail("the Python in .venv/ does not run; delete .venv/ and run the same command again")
+        fail("the new Python does not run; delete .venv/ and run the same command again")
     # For .venv/bin/python without this file. Relative, so that a copy finds its own code; the name
     # sorts before that of an editable install, which may point to another folder.
-    link = VENV / found["library"] / "00-sqrtdk.pth"
+    link = venv / found["library"] / "00-sqrtdk.pth"
     link.write_text(os.path.relpath(SOURCE, link.parent) + "\n", encoding="utf-8")
-    STAMP.write_text(json.dumps({**found, "dev": dev}) + "\n", encoding="utf-8")
+    (venv / MARK).write_text(json.dumps({**found, "dev": dev}) + "\n", encoding="utf-8")
 
 
 def has_foreign_scripts() -> bool:
@@ -187,6 +243,10 @@ def prepare(settings: dict[str, str], dev: bool) -> None:
     # Some file systems have no locks.
     with contextlib.suppress(OSError):
         fcntl.flock(folder, fcntl.LOCK_EX)
+    new = VENV.with_name(VENV.name + ".new")
+    if not VENV.exists() and (new / MARK).exists():
+        # It was complete, and its set-up ended between two renames.
+        new.rename(VENV)
     if not is_ready(dev):
         set_up(settings, dev)
     os.close(folder)

@@ -30,7 +30,11 @@ echo "$@" >> '{log}'
 case "$1" in
     --version) echo "uv 0.0" ;;
     venv) for last; do :; done; rm -rf "$last"; cp -a '{environment}' "$last" ;;
-    sync) test ! -e '{log}.offline' ;;
+    sync)
+        case "$*" in
+            *--check*) test -e '{log}.complete' ;;
+            *) test ! -e '{log}.offline' ;;
+        esac ;;
 esac
 """
 
@@ -97,10 +101,18 @@ class Machine:
         """Return the commands with which uv was called, and forget them."""
         found = self.log.read_text(encoding="utf-8").split("\n")[:-1] if self.log.exists() else []
         self.log.unlink(missing_ok=True)
-        return [line.split()[0] for line in found if line != "--version"]
+        called = [line.split() for line in found if line != "--version"]
+        return ["check" if "--check" in words else words[0] for words in called]
 
     def turn_off_network(self) -> None:
         Path(f"{self.log}.offline").touch()
+
+    def turn_on_network(self) -> None:
+        Path(f"{self.log}.offline").unlink()
+
+    def say_complete(self) -> None:
+        """Let uv find all packages in .venv/."""
+        Path(f"{self.log}.complete").touch()
 
 
 @pytest.fixture
@@ -173,7 +185,7 @@ def test_another_lock_is_installed(finished: Machine) -> None:
     with (finished.root / "uv.lock").open("a", encoding="utf-8") as file:
         file.write("# newer\n")
     finished.run("--version")
-    assert finished.calls() == ["sync"]
+    assert finished.calls() == ["check", "sync"]
 
 
 def lose_python(venv: Path) -> None:
@@ -232,8 +244,69 @@ def test_a_set_up_that_fails_ends_with_one_line_and_the_next_one_starts_over(
     failed = machine.run("--version")
     assert failed.returncode == 1
     assert failed.stderr.splitlines()[-1].startswith("run.py: cannot install the packages")
-    Path(f"{machine.log}.offline").unlink()
+    machine.turn_on_network()
     assert machine.run("--version").returncode == 0
+
+
+def hold_another_lock(venv: Path) -> None:
+    with venv.with_name("uv.lock").open("a", encoding="utf-8") as file:
+        file.write("# newer\n")
+
+
+def tree(folder: Path) -> dict[str, tuple[Any, ...]]:
+    """Return every entry below a folder, with what changes when somebody writes to it."""
+    found = ((path, path.lstat()) for path in sorted(folder.rglob("*")))
+    return {str(path): (at.st_ino, at.st_size, at.st_mtime_ns, at.st_mode) for path, at in found}
+
+
+@pytest.mark.parametrize("damage", [lose_base_python, lose_a_package, hold_another_lock])
+def test_a_set_up_that_fails_leaves_the_environment_as_it_was(
+    finished: Machine, damage: Callable[[Path], None]
+) -> None:
+    lock = (finished.root / "uv.lock").read_bytes()
+    # Another user's Python does not run here, or the packages are those of another lock.
+    damage(finished.root / ".venv")
+    before, names = tree(finished.root / ".venv"), set(os.listdir(finished.root))
+    finished.turn_off_network()
+    failed = finished.run("--version")
+    assert failed.returncode == 1
+    last = failed.stderr.splitlines()[-1]
+    assert last.startswith("run.py: cannot install the packages")
+    assert last.endswith(".venv/ is as it was")
+    assert tree(finished.root / ".venv") == before
+    assert set(os.listdir(finished.root)) == names
+    if damage is hold_another_lock:
+        (finished.root / "uv.lock").write_bytes(lock)
+    else:
+        finished.turn_on_network()
+    assert finished.run("--version").returncode == 0
+    assert set(os.listdir(finished.root)) == names
+
+
+def test_a_set_up_that_was_killed_is_done_again_and_a_complete_one_is_used(
+    finished: Machine,
+) -> None:
+    venv, new = finished.root / ".venv", finished.root / ".venv.new"
+    lose_the_mark(venv)
+    new.mkdir()
+    (new / "half").touch()
+    assert finished.run("--version").returncode == 0
+    assert not new.exists()
+    # Killed after the old environment was put away.
+    venv.rename(new)
+    finished.turn_off_network()
+    assert finished.run("--version").returncode == 0
+    assert not new.exists()
+
+
+def test_an_environment_that_uv_made_by_hand_is_marked_and_not_built_again(
+    finished: Machine,
+) -> None:
+    lose_the_mark(finished.root / ".venv")
+    finished.say_complete()
+    finished.turn_off_network()
+    assert finished.run("--version").returncode == 0
+    assert finished.calls() == ["check"]
 
 
 @pytest.fixture
@@ -306,14 +379,22 @@ def test_uv_is_installed_again_after_an_interrupted_set_up_and_no_setting_moves_
 
 
 def test_a_machine_that_cannot_install_uv_says_what_to_do_in_its_last_line(
-    machine: Machine,
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (machine.bin / "uv").unlink()
-    # No environment can be made where a file is, and that takes no time.
-    (machine.root / ".uv").touch()
-    done = machine.run("--version")
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].startswith("run.py: cannot install uv; ")
+    own = machine.root / ".uv" / "bin"
+    own.mkdir(parents=True)
+    # Of another kind of machine, which has the same folder.
+    leave_it_half(own / "uv")
+    before = tree(machine.root / ".uv")
+    run = loaded(machine.root / "run.py")
+    monkeypatch.setenv("PATH", str(machine.bin))
+    # In place of a Python that cannot make an environment with pip.
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(SystemExit, match=r"^run\.py: cannot install uv; "):
+        run.find_uv({})
+    assert tree(machine.root / ".uv") == before
+    assert not (machine.root / ".uv.new").exists()
 
 
 @pytest.mark.parametrize(
@@ -375,8 +456,17 @@ def test_scripts_of_another_folder_are_replaced(finished: Machine) -> None:
         script = finished.root / ".venv" / "bin" / name
         script.write_text("#!/elsewhere/.venv/bin/python\n", encoding="utf-8")
     lose_the_mark(finished.root / ".venv")
+    finished.say_complete()
+    finished.turn_off_network()
+    # Without network they stay, because jobs do not need them.
+    assert finished.run("--version").returncode == 0
+    assert script.read_text(encoding="utf-8").startswith("#!/elsewhere")
+    finished.turn_on_network()
+    lose_the_mark(finished.root / ".venv")
+    finished.calls()
     finished.run("--version")
-    assert finished.calls() == ["sync", "sync"]
+    assert finished.calls() == ["check", "venv", "sync"]
+    assert not script.exists() or "elsewhere" not in script.read_text(encoding="utf-8")
 
 
 def snakemake_of(root: Path, environment: Path, *arguments: str, **variables: str) -> Run:
