@@ -95,7 +95,7 @@ def seconds(slab: Slab) -> float:
     """Return the approximate time of one seed of a slab on one core."""
     sizes = slab["d_k"] if isinstance(slab["d_k"], list) else [slab["d_k"]]
     n_q, n_k = slab["n_q"], slab["n_k"]
-    each = 1.5 * slab["exponent_steps"] * n_q * n_k * 3e-8
+    each = 1.5 * slab["exponent_steps"] * (1.3e-4 + 8e-9 * n_q * n_k)
     return float(sum(1.5e-8 * (n_q + n_k) * d_k + each for d_k in sizes))
 
 
