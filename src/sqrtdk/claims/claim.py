@@ -66,10 +66,8 @@ COLUMNS = (
     Column("rule", "How the verdict follows from the table.", read=str),
     Column(
         "figure",
-        "Figure of that experiment that shows it: a file of figures/, without its ending. Empty "
-        "for none.",
+        "Figure of that experiment that shows it: a file of figures/, without its ending.",
         read=str,
-        optional=True,
     ),
     Column("source", "Whose statement it is: chapter, or ours.", read=str),
 )
@@ -83,7 +81,7 @@ class Claim:
     ours. `vectors` restricts it to one kind of queries and keys; `about` are the kinds that an
     unconditional "true" needs. `evidence` returns what is judged, from an experiment's
     settings and table. `also` names experiments of the same shape whose evidence counts too, if a
-    run has them, each with its figure (empty for none). `table` is the table of the experiment
+    run has them, each with its figure. `table` is the table of the experiment
     that decides. `lacking` is the reason if the experiment has nothing to judge. `caveat` is a
     condition that no run can remove. With `answers_all` the answer has the numbers of all series,
     which must be few, and not of one.

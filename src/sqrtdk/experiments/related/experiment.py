@@ -22,6 +22,7 @@ EXPERIMENT = replace(
     ),
     figures=(
         Figure("entropy", tables=("summary", "exact")),
+        Figure("logit_std", tables=("summary", "exact")),
         Figure("gradients", tables=("summary", "exact")),
         Figure("cosines", tables=("cosines",)),
     ),

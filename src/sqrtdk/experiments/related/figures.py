@@ -47,6 +47,19 @@ def build_entropy(tables: Tables) -> Figure:
     )
 
 
+def build_logit_std(tables: Tables) -> Figure:
+    """Draw the standard deviation of the logits, a panel for each input law."""
+    return build_lines(
+        by_scaling(tables["summary"]),
+        [PanelRow("spread of the logits", ("logit_std",), base=2)],
+        "A line for each scale rule. Standard deviation of the logits across the keys of a query.",
+        exact=tables["exact"],
+        across="inputs",
+        where=PANEL_AXES,
+        mean="quadratic mean",
+    )
+
+
 def build_gradients(tables: Tables) -> Figure:
     """Draw the root mean square and median of the query gradients, a panel for each input law."""
     return build_lines(
@@ -127,6 +140,7 @@ def _cosine_axis(axes: Axes, cosines_shown: Sequence[float]) -> None:
 
 BUILD: draw.Builders = {
     "entropy": build_entropy,
+    "logit_std": build_logit_std,
     "gradients": build_gradients,
     "cosines": build_cosines,
 }

@@ -297,7 +297,7 @@ CLAIMS = (
         "scaling-logit_std",
         scores_stable,
         about=("unrelated", "related"),
-        also={"related": ""},
+        also={"related": "related-logit_std"},
     ),
     Claim(
         "saturation",
