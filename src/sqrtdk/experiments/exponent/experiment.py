@@ -30,7 +30,8 @@ EXPERIMENT = Experiment(
     ),
     limits=(
         "The vectors of `exponent` are drawn, not trained, and their relation does not change with "
-        "d_k. The best exponent depends on the range of d_k.",
+        "d_k. The best exponent depends on the range of d_k and, where queries have a match, on "
+        "the number of keys: it falls as n_k grows.",
     ),
     pivot=Pivot(
         metrics=("entropy_nats", "match_weight", "max_weight"), side="inputs", down="exponent"
