@@ -14,6 +14,7 @@ from sqrtdk.config import errors, resolve
 from sqrtdk.config import overrides as config_overrides
 from sqrtdk.config import values as config_values
 from sqrtdk.config.errors import ConfigError
+from sqrtdk.config.limits import MOST_SEEDS, MOST_SHARD_SEEDS, MOST_SHARDS
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.schema import Key
 from sqrtdk.workflow.request import compose
@@ -215,6 +216,7 @@ MISTAKES = [
     ("experiment=scaling", "experiments=NAME"),
     ("experiment.scaling=3", "experiment.scaling: 3"),
     ("scaling={dk:4}", "unknown key 'dk' in scaling"),
+    ("experiments=precision seeds=10000001", "allowed: whole numbers from 1 to 10000000"),
     ("shard_seeds=0", "shard_seeds: 0"),
     ("shard_seeds=1001", "whole numbers from 1 to 1000"),
     ("experiments=scaling seeds=99999 shard_seeds=1", "5,199,948 shards (13 of d_k, 4 of n_k"),
@@ -477,3 +479,15 @@ def test_what_is_no_number_above_0_is_refused_in_one_line(given: object) -> None
         config_values.check_value(Key("rate", "number", "A rate."), [given], {})
     assert str(refused.value).startswith("rate: ")
     assert str(refused.value).endswith("allowed: finite numbers above 0, one or a list")
+
+
+def test_the_pages_name_the_limits_that_hold() -> None:
+    scaling, reliability = (
+        (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+        for page in ("scaling", "reliability")
+    )
+    assert f"a run has at most {MOST_SEEDS:,} of them" in scaling
+    assert f"a shard holds `shard_seeds`, at most {MOST_SHARD_SEEDS:,}" in scaling
+    assert (
+        f"has at most {MOST_SHARD_SEEDS:,} seeds, a run at most {MOST_SHARDS:,} sh" in reliability
+    )

@@ -19,6 +19,9 @@ from sqrtdk.system import memory
 MOST_SHARD_SEEDS = 1000
 """Maximum seeds of a shard. A job keeps its rows in memory, about 6 kB each, until it ends."""
 
+MOST_SEEDS = 10**7
+"""Maximum seeds of a run. All are kept as numbers; the limit of shards usually comes first."""
+
 MOST_SHARDS = 20_000
 """Maximum shards of a run. Snakemake plans a few hundred a second and keeps all in memory."""
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 from sqrtdk.config.entries import FORMULAS, check_entries
 from sqrtdk.config.errors import ConfigError, invalid_value, join, unknown
 from sqrtdk.config.keys import RESERVED, RUN_KEYS, flat_keys, follows_flat, has_key, names_of_keys
-from sqrtdk.config.limits import FACTOR_RULES, MOST_SHARD_SEEDS, check_formulas
+from sqrtdk.config.limits import FACTOR_RULES, MOST_SEEDS, MOST_SHARD_SEEDS, check_formulas
 from sqrtdk.config.overrides import grids_of
 from sqrtdk.config.run import SEEDS_KEY, Run
 from sqrtdk.config.values import as_word, check_value, refuse_repeat, to_list
@@ -220,7 +220,7 @@ def _experiment(
             merged.pop(SEEDS_KEY, None)
         merged |= layer
     if SEEDS_KEY in merged:
-        count = Key(SEEDS_KEY, "whole", keys["seed"].meaning, axis=False, maximum=10**7)
+        count = Key(SEEDS_KEY, "whole", keys["seed"].meaning, axis=False, maximum=MOST_SEEDS)
         merged["seed"] = list(range(check_value(count, merged.pop(SEEDS_KEY), entries)))
     settings = {}
     # Names that a message may suggest.
