@@ -70,7 +70,9 @@ def test_the_chain_of_causes_has_its_numbers_and_three_sentences() -> None:
     for part in (
         "to the power 0.5",
         "so that the softmax saturates: at d_k = 1024, ",
-        "Most queries then get almost no gradient: ",
+        "The typical query then gets far less gradient: at d_k = 1024, the median norm of a query",
+        # exp(-32 / 8) without scaling, exp(-1 / 8) with it.
+        "gradient at the logits is 0.02075 ",
         "few queries have the rest: on average the largest of 8 rows holds ",
         "With √d_k the softmax hardly notices d_k: ",
         "(n_k = 16)",
@@ -83,7 +85,7 @@ def test_the_chain_of_causes_has_its_numbers_and_three_sentences() -> None:
     ("alter", "gone"),
     [
         (change("entropy_normalized", lambda d: 0.9), "saturates"),
-        (change("grad_logits_dead_entries", lambda d: 0.1), "almost no gradient"),
+        (change("grad_logits_median", lambda d: 0.5), "far less gradient"),
         (change("grad_logits_top1_share", lambda d: 0.01), "have the rest"),
         (change("entropy_nats", lambda d: 1 / d, arm="on"), "hardly notices"),
     ],

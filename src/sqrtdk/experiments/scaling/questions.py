@@ -14,6 +14,9 @@ from sqrtdk.stats.intervals import MissingError
 from sqrtdk.stats.series import Series, series_of
 from sqrtdk.stats.wording import format_estimate, format_percent
 
+FAR_LESS = 0.1
+"""Share of the gradient with scaling below which there is far less without."""
+
 
 def why_divide(series: Sequence[Series]) -> str:
     """Say why the scores are divided by √d_k: the chain of causes, at one combination of sizes."""
@@ -21,15 +24,12 @@ def why_divide(series: Sequence[Series]) -> str:
     if not unrelated:
         raise MissingError("the run has no unrelated vectors")
     one = unrelated[len(unrelated) // 2]
-    grow, full, typical, kept = (
-        judge(one)
-        for judge in (
-            claims.scores_grow,
-            claims.saturation,
-            claims.gradients_typical,
-            claims.stable,
-        )
+    grow, full, kept = (
+        judge(one) for judge in (claims.scores_grow, claims.saturation, claims.stable)
     )
+    # Not the entries near zero: a one-hot row has many, whatever its norm.
+    _, median = last(one.ratio("grad_logits_median"))
+    less = beyond(median, FAR_LESS, above=False)
     share = "grad_logits_top1_share"
     (d_k, top), (_, with_scaling) = (
         last(one.curve(kind, share)) for kind in ("unscaled", "scaled")
@@ -42,10 +42,11 @@ def why_divide(series: Sequence[Series]) -> str:
             f"Without scaling the scores grow as d_k to the power {format_estimate(grow.value)}"
             f"{', so that the softmax saturates:' if full.holds else ';'} at d_k = {d_k}, "
             f"{format_percent(full.value)} of the largest possible entropy is left ({one.label}).",
-            f"{'Most queries then get almost no gradient:' if typical.holds else 'Then'} at d_k = "
-            f"{d_k}, {format_percent(typical.value)} of the entries of the gradient at the logits "
-            f"are below 0.001/n_k, and {'few queries have the rest: ' if few else ''}on average "
-            f"{rows} {verb} {format_percent(top)} of the squared gradient, with scaling "
+            f"{'The typical query then gets far less gradient:' if less else 'Then'} at d_k = "
+            f"{d_k}, the median norm of a query's gradient at the logits is "
+            f"{format_estimate(median)} times that with scaling, and "
+            f"{'few queries have the rest: ' if few else ''}on average {rows} {verb} "
+            f"{format_percent(top)} of the squared gradient, with scaling "
             f"{format_percent(with_scaling)}.",
             f"{'With √d_k the softmax hardly notices d_k:' if kept.holds else 'With 1/√d_k'} the "
             f"highest and the lowest entropy over d_k differ by {format_percent(kept.value)} of "
