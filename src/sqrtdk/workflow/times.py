@@ -18,8 +18,9 @@ from typing import NamedTuple
 from sqrtdk.storage import atomic
 
 USUAL = Path(__file__).with_name("times.json")
-"""The usual times: the record of a machine that has made the default run and that of the research
-grid. To renew it, copy `.snakemake/sqrtdk/times-NAME.json` after both runs on an idle machine."""
+"""The usual times: the record of a machine that has made the default run, that of the research grid
+and the smoke run, because tables of a small run take a tenth of the time. To renew it, copy
+`.snakemake/sqrtdk/times-NAME.json` after the three runs on an idle machine."""
 
 OTHER_SECONDS = 1.5
 """Time of a job that measures no shard and whose rule has no record: most of it is imports."""
