@@ -70,6 +70,10 @@ ROWS = {
     ],
     "an interrupted or damaged set-up": [
         (SETUP, "test_a_half_finished_or_damaged_environment_is_set_up_again"),
+        (SETUP, "test_a_set_up_that_was_killed_is_done_again_and_a_complete_one_is_used"),
+    ],
+    "a set-up that fails": [
+        (SETUP, "test_a_set_up_that_fails_leaves_the_environment_as_it_was"),
     ],
     "settings of pip, uv and Python": [
         (SETUP, "test_uv_is_installed_again_after_an_interrupted_set_up_and_no_setting_moves_it"),
