@@ -5,7 +5,7 @@
 CPU time is that of the run's process and of all processes that it waited for. The table of parts
 adds up what the jobs of the last run report of themselves; the rest is Snakemake and the start of
 the servers that jobs are forks of. Each folder is empty, so the time left is promised as to a
-newcomer.
+newcomer. A grid with 0 runs keeps what the page says of it.
 """
 
 import argparse
@@ -72,7 +72,19 @@ def parts(folder: Path) -> Counter[str]:
     return found
 
 
-def section(runs: list[Run], of_last: Counter[str], words: list[str]) -> list[str]:
+def heading(words: list[str]) -> str:
+    """Return the heading of the section about a grid."""
+    return f"## `{' '.join(['python3 run.py', *words])}`"
+
+
+def kept(page: Path, words: list[str]) -> list[str]:
+    """Return the lines about a grid that the page has."""
+    text = page.read_text(encoding="utf-8") if page.is_file() else ""
+    _, found, rest = text.partition(f"{heading(words)}\n")
+    return [heading(words), *rest.partition("\n## ")[0].splitlines()] if found else []
+
+
+def section(runs: list[Run], of_last: Counter[str], words: list[str], load: float) -> list[str]:
     """Return the lines about the runs of a grid."""
     columns = {"wall, s": "wall", "CPU, s": "cpu", "first figure, s": "first_figure"}
     rows = [[str(n), *(f"{x:.1f}" for x in run[:3])] for n, run in enumerate(runs, 1)]
@@ -81,7 +93,10 @@ def section(runs: list[Run], of_last: Counter[str], words: list[str]) -> list[st
     rest = runs[-1].cpu - of_last.total()
     shares = [*of_last.most_common(), ("Snakemake, and starting", rest)]
     return [
-        f"## `{' '.join(['python3 run.py', *words])}`",
+        heading(words),
+        "",
+        f"Code: {provenance.revision(ROOT / 'src' / 'sqrtdk')['commit'][:7]}. Load average over "
+        f"one minute before the first run: {load:.2f}.",
         "",
         f"| run | {' | '.join(columns)} |",
         "|---|---:|---:|---:|",
@@ -108,11 +123,12 @@ def main() -> None:
     parser.add_argument("--research", type=int, default=1, help="runs of the research grid")
     parser.add_argument("--keep", type=Path, help="folder for what the runs write")
     given = parser.parse_args()
-    # From before the runs, because they cause load themselves.
-    load, lines = os.getloadavg()[0], list[str]()
+    lines = list[str]()
     for words, count in (([], given.runs), (["--config", "grid=research"], given.research)):
         found: list[Run] = []
         of_last: Counter[str] = Counter()
+        # From before the runs, because they cause load themselves.
+        load = os.getloadavg()[0]
         for n in range(count):
             with tempfile.TemporaryDirectory() as scratch:
                 found.append(measure(Path(scratch), words))
@@ -120,15 +136,13 @@ def main() -> None:
                 if given.keep:
                     shutil.copytree(Path(scratch), given.keep / f"{'-'.join(words[1:])}-{n}")
             print(f"{words} {n + 1}: {found[-1]}", flush=True)
-        lines += section(found, of_last, words) if found else []
+        lines += section(found, of_last, words, load) if found else kept(given.page, words)
     top = [
         "# Whole runs",
         "",
         "`python -m campaigns.runs docs/performance-runs.md` writes this page: whole runs in empty "
         "folders, one after the other. CPU time is that of all processes of a run. Machine: "
-        f"{os.cpu_count()} cores ({platform.machine()}, Python {platform.python_version()}), load "
-        f"average over one minute before the first run {load:.2f}. Code: "
-        f"{provenance.revision(ROOT / 'src' / 'sqrtdk')['commit'][:7]}.",
+        f"{os.cpu_count()} cores ({platform.machine()}, Python {platform.python_version()}).",
         "",
     ]
     atomic.write_atomically(given.page, "\n".join([*top, *lines]))
