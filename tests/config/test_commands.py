@@ -321,8 +321,10 @@ def test_a_reader_that_leaves_early_does_not_keep_the_file_from_being_written(
     assert len((tmp_path / "o.csv").read_text(encoding="utf-8").splitlines()) == 401
 
 
-# macOS has no device that is always full.
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.skipif(
+    not os.path.exists("/dev/full"),
+    reason="a device that is always full makes the fault, and macOS has none",
+)
 def test_a_full_standard_output_is_said_and_the_file_is_written(tmp_path: Path) -> None:
     line = f"{shlex.quote(sys.executable)} -m sqrtdk.run d_k=2 n_k=2 n_q=2 out=o.csv > /dev/full"
     done = subprocess.run(

@@ -195,10 +195,6 @@ def test_sums_over_keys_are_right_for_any_number_of_them(n, half):
     )
 
 
-# On Apple silicon, longdouble is float64, whose digits other tests check.
-@pytest.mark.skipif(
-    np.finfo(np.longdouble).eps == np.finfo(np.float64).eps, reason="longdouble is float64 here"
-)
 def test_longdouble_keeps_its_digits_in_definitions_and_kernel():
     eps = float(np.finfo(np.longdouble).eps)
     row = np.array([[-1.0, 0.125, 0.25, -3.5, 0.0, -0.75]], np.longdouble)

@@ -102,8 +102,10 @@ def tell():
 """
 
 
-# macOS has no file system that lists a process's threads.
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="Linux alone counts threads here")
+@pytest.mark.skipif(
+    not Path("/proc/self/task").exists(),
+    reason="the test counts threads in /proc, which macOS does not have",
+)
 @pytest.mark.parametrize(
     "words",
     [

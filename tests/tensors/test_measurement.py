@@ -119,8 +119,10 @@ def test_the_rms_of_outputs_of_any_size_is_that_of_outputs_of_size_one(size: flo
     assert found / size == pytest.approx(usual, rel=1e-12 if size > 1e-300 else 1e-9)
 
 
-# On Apple silicon, longdouble is float64 and loses nothing.
-@pytest.mark.skipif(np.longdouble(0).itemsize == 8, reason="longdouble is float64 here")
+@pytest.mark.skipif(
+    np.longdouble(0).itemsize == 8,
+    reason="on Apple silicon longdouble is float64, which loses nothing and is allowed",
+)
 @pytest.mark.parametrize("name", ["q", "k", "v"])
 def test_what_would_lose_digits_is_refused(name: str) -> None:
     arrays = dict.fromkeys("qkv", np.ones((2, 2))) | {name: np.ones((2, 2), np.longdouble)}

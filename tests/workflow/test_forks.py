@@ -14,9 +14,11 @@ from snakemake.benchmark import BenchmarkRecord
 from sqrtdk.workflow import forks
 from sqrtdk.workflow.forks import Command
 
-# Elsewhere the product starts no server, so there is nothing to test: macOS's own libraries do not
-# work in a fork, and its jobs go to a shell.
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has these forks")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux",
+    reason="only on Linux are jobs forks: macOS's libraries do not work in a fork, and its jobs go "
+    "to a shell",
+)
 
 PREFIX = "set -e; "
 
