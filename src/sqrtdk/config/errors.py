@@ -1,10 +1,10 @@
 """Build one-line error messages for a configuration."""
 
-import difflib
 import itertools
 import re
 from collections.abc import Callable, Iterable, Sequence
 
+from sqrtdk.hints import nearest
 from sqrtdk.system import errors
 
 LISTED = 60
@@ -29,7 +29,7 @@ class FormError(ConfigError):
 
 def invalid_value(key: str, value: object, allowed: str, known: Iterable[str] = ()) -> ConfigError:
     """Return the error for a bad value: key, value, what is allowed and the nearest name."""
-    return ConfigError(f"{errors.not_allowed(key, value, allowed)}{_hint(value, known)}")
+    return ConfigError(f"{errors.not_allowed(key, value, allowed)}{nearest(value, known)}")
 
 
 def unknown(
@@ -43,7 +43,7 @@ def unknown(
         if top in known and all(rest):
             way = nested([top, *rest], "VALUE")
             return ConfigError(f"{key}: a key with dots is not allowed; allowed: {way}")
-    hint = _hint(key, known, form)
+    hint = nearest(key, known, form)
     return ConfigError(
         f"unknown key {errors.shorten(str(key))}{where}; known: {listing(known)}{hint}"
     )
@@ -67,15 +67,6 @@ def join(names: Sequence[str]) -> str:
     'a, b and c'
     """
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
-
-
-def _hint(given: object, known: Iterable[str], form: Callable[[str], str] = str) -> str:
-    # A key that differs only in case is closer than any other key.
-    folded = {name.lower(): name for name in known}
-    near = difflib.get_close_matches(str(given).lower(), list(folded), n=1, cutoff=0.5)
-    # An empty value is near no name.
-    empty = str(given) == "None"
-    return f"; did you mean {form(folded[near[0]])}?" if near and not empty else ""
 
 
 def given_twice(key: str, values: Sequence[str] = ()) -> ConfigError:

@@ -5,7 +5,6 @@ everywhere. A value of the wrong kind is a TypeError, and a value out of range o
 ValueError. The errors are one line each. docs/library.md lists what is allowed.
 """
 
-import difflib
 import inspect
 import math
 import numbers
@@ -16,6 +15,8 @@ from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from sqrtdk.hints import nearest
 
 COMPUTED_IN: dict[str, type[np.floating[Any]]] = {
     "float16": np.float32,
@@ -226,12 +227,10 @@ def check_name(name: str, value: object, known: Iterable[str]) -> str:
     known = list(known)
     if isinstance(value, str) and value in known:
         return value
-    near = (
-        difflib.get_close_matches(value, known, n=1, cutoff=0.5) if isinstance(value, str) else []
-    )
-    hint = f"; did you mean {near[0]}?" if near else ""
     # A name that is missing is a name that is not known.
-    kind = ValueError if value is None or isinstance(value, str) else TypeError
+    is_name = value is None or isinstance(value, str)
+    hint = nearest(value, known) if is_name else ""
+    kind = ValueError if is_name else TypeError
     raise kind(f"{name} is {shortened(value)}; allowed: {', '.join(known)}{hint}")
 
 

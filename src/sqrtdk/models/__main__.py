@@ -4,7 +4,6 @@ The tensors are named `layer{i}.input{j}.q` and `.k`, [heads, n, d], which
 `sqrtdk.tensors.files.pairs` finds by itself.
 """
 
-import difflib
 import os
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import save
 
+from sqrtdk.hints import nearest
 from sqrtdk.models.sources import SOURCES
 from sqrtdk.system import command_line, stdio
 from sqrtdk.system.errors import UserError
@@ -21,8 +21,7 @@ def main() -> None:
     """Write one model's queries and keys into a new file. Raises UserError."""
     name, path = sys.argv[1], Path(sys.argv[2])
     if name not in SOURCES:
-        near = difflib.get_close_matches(name, SOURCES, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
+        hint = nearest(name, SOURCES)
         raise UserError(f"model {name!r} is not allowed; allowed: {', '.join(SOURCES)}{hint}")
     if path.suffix != ".safetensors" or os.path.lexists(path):
         raise UserError(f"{path}: allowed: a new file that ends in .safetensors")

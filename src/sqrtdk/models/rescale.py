@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sqrtdk.hints import nearest
 from sqrtdk.models import reactions, sources
 from sqrtdk.schema import Column
 from sqrtdk.stats import intervals
@@ -169,8 +170,7 @@ def main() -> None:
     """Write the table of one model. Raises UserError."""
     model, path = sys.argv[1], Path(sys.argv[2])
     if model not in TASKS:
-        near = difflib.get_close_matches(model, TASKS, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
+        hint = nearest(model, TASKS)
         raise UserError(f"model {model!r} is not allowed; allowed: {', '.join(TASKS)}{hint}")
     if path.suffix != ".csv" or not path.absolute().parent.is_dir():
         raise UserError(f"{path}: allowed: a file that ends in .csv, in a folder that exists")

@@ -4,12 +4,12 @@ This module imports nothing heavy, because every shard job imports it.
 """
 
 import argparse
-import difflib
 import json
 import sys
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
+from sqrtdk.hints import nearest
 from sqrtdk.system import disk, stdio
 
 
@@ -26,13 +26,9 @@ def refuse_option(parser: argparse.ArgumentParser, message: str) -> NoReturn:
     """Exit with one line for unknown options, and suggest the nearest known one."""
     # argparse has no public list of a parser's options.
     known = list(getattr(parser, "_option_string_actions", {}))
-    near = [
-        f"; did you mean {option}?"
-        for word in message.split()
-        if word.startswith("--") and message.startswith("unrecognized")
-        for option in difflib.get_close_matches(word, known, n=1)
-    ]
-    exit_with(UserError(f"{message}{''.join(near[:1])}; see --help"))
+    unknown = [word for word in message.split() if word.startswith("--")]
+    hints = [nearest(word, known) for word in unknown if message.startswith("unrecognized")]
+    exit_with(UserError(f"{message}{next(filter(None, hints), '')}; see --help"))
 
 
 def exit_with(error: BaseException) -> NoReturn:

@@ -7,9 +7,8 @@ tensors of a layer are found by their names. Nothing here measures.
 import hashlib
 import re
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import ml_dtypes
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
+from sqrtdk.hints import nearest
 from sqrtdk.system.errors import UserError, one_line
 
 PATTERNS = (
@@ -82,8 +82,7 @@ class TensorFile:
                 f"{CONVERT.replace('PATH', repr(path.name))}"
             )
         if path.suffix not in READERS:
-            near = get_close_matches(path.suffix, READERS, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
+            hint = nearest(path.suffix, READERS)
             raise UserError(f"{path}: allowed endings: {_endings()}{hint}")
         if size == 0:
             raise UserError(f"{path} is empty")
@@ -146,7 +145,7 @@ def pairs(file: TensorFile, q: str | None = None, k: str | None = None) -> list[
             for word, found in zip(WORDS, at, strict=True):
                 partner = partner.replace(f"{{{word}}}", found)
             raise UserError(
-                f"{file.path}: {given!r} has no partner {partner!r}{_near(free, partner)}"
+                f"{file.path}: {given!r} has no partner {partner!r}{nearest(partner, free, repr)}"
             )
         if queries:
             order = sorted(queries, key=lambda at: tuple(map(_by_number, at)))
@@ -221,11 +220,6 @@ def _matching(names: tuple[str, ...], pattern: str) -> dict[tuple[str, str], str
 
 def _by_number(layer: str) -> tuple[list[int], str]:
     return [int(digits) for digits in re.findall(r"\d+", layer)], layer
-
-
-def _near(names: Sequence[str], name: str) -> str:
-    near = get_close_matches(name, names, n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def _sha256(path: Path) -> str:

@@ -3,11 +3,12 @@
 Snakemake's own parser reads values differently, and its errors name no key.
 """
 
-import difflib
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+
+from sqrtdk.hints import nearest
 
 FORMS = {
     **dict.fromkeys(("--config", "-C"), ("KEY=VALUE", r".*=.*")),
@@ -130,8 +131,7 @@ def ignored_value(
         # Other words with a slash are files, or what Snakemake passes to its own processes.
         rule = re.split("[=:]", word)[0]
         if option in RULES and rule not in known and "/" not in rule:
-            near = difflib.get_close_matches(rule, known, n=1, cutoff=0.5)
-            hint = f"; did you mean {near[0]}?" if near else ""
+            hint = nearest(rule, known)
             return f"{option}: {word!r} is for no rule of this run (--list-rules){hint}"
     return None
 
@@ -161,9 +161,7 @@ def unknown_target(target: str, targets: Sequence[str]) -> str:
         form = f"{target} --config {best}" + (f" {key}=VALUE" if key else "")
         also = "".join(f" or {other}" for other in others)
         return f"target {target!r}: this run does not build it; allowed: {form}{also}"
-    near = difflib.get_close_matches(target, targets, n=1, cutoff=0.5)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    return f"unknown target {target!r}; known: {', '.join(targets)}{hint}"
+    return f"unknown target {target!r}; known: {', '.join(targets)}{nearest(target, targets)}"
 
 
 def command_error(arguments: Sequence[str]) -> str | None:
@@ -185,11 +183,8 @@ def command_error(arguments: Sequence[str]) -> str | None:
     if wrong is None and found:
         wrong = f"{found[0]!r} is read as a value of an option, which it is not"
     if wrong:
-        near = [] if not found or found[0] in keys else found[:1]
-        hints = [difflib.get_close_matches(word, known, n=1, cutoff=0.5) for word in near]
-        return wrong + "".join(
-            f"; did you mean the target {hint[0]}, first?" for hint in hints if hint
-        )
+        word = found[0] if found and found[0] not in keys else None
+        return wrong + nearest(word, known, "the target {}, first".format)
     try:
         for key, text in entries(arguments):
             if not KEY.fullmatch(key):
