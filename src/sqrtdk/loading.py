@@ -11,8 +11,8 @@ import pandas as pd
 
 from sqrtdk.config import resolve
 from sqrtdk.config.run import Run
-from sqrtdk.core.checks import shortened
 from sqrtdk.experiments.registry import EXPERIMENTS
+from sqrtdk.messages import shorten
 from sqrtdk.report import dictionary
 from sqrtdk.schema import Column
 from sqrtdk.storage import frames
@@ -96,7 +96,7 @@ def read_table(path: str | Path) -> pd.DataFrame:
 def _as_path(name: str, path: object) -> Path:
     """Return a path. Raises TypeError for anything but text or a path."""
     if not isinstance(path, (str, os.PathLike)):
-        raise TypeError(f"{name} is {shortened(path)}; allowed: text or a path")
+        raise TypeError(f"{name} is {shorten(path)}; allowed: text or a path")
     return Path(path)
 
 

@@ -4,7 +4,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from sqrtdk.hints import nearest
+from sqrtdk.messages import nearest, shorten
 from sqrtdk.system import errors
 
 LISTED = 60
@@ -44,9 +44,7 @@ def unknown(
             way = nested([top, *rest], "VALUE")
             return ConfigError(f"{key}: a key with dots is not allowed; allowed: {way}")
     hint = nearest(key, known, form)
-    return ConfigError(
-        f"unknown key {errors.shorten(str(key))}{where}; known: {listing(known)}{hint}"
-    )
+    return ConfigError(f"unknown key {shorten(str(key))}{where}; known: {listing(known)}{hint}")
 
 
 def listing(names: Iterable[str]) -> str:

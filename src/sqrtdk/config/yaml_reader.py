@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from sqrtdk.config.errors import ConfigError, given_twice, invalid_value
+from sqrtdk.messages import shorten
 from sqrtdk.schema import Document
 from sqrtdk.system import errors
 
@@ -22,7 +23,7 @@ def read_config(path: Path) -> Document:
     try:
         found = read_text(path.read_text(encoding="utf-8-sig"))
         if not isinstance(found, dict):
-            raise ConfigError(f"{errors.shorten(found)} is not a mapping from key to value")
+            raise ConfigError(f"{shorten(found)} is not a mapping from key to value")
     except (ConfigError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: {error}") from None
     return found

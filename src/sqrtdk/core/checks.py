@@ -16,7 +16,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sqrtdk.hints import nearest
+from sqrtdk.messages import nearest, shorten
 
 COMPUTED_IN: dict[str, type[np.floating[Any]]] = {
     "float16": np.float32,
@@ -77,7 +77,7 @@ def to_array(name: str, array: object) -> NDArray[Any]:
     try:
         return np.asarray(array)
     except ValueError:
-        raise ValueError(f"{name} is {shortened(array)}; allowed: rows of one length") from None
+        raise ValueError(f"{name} is {shorten(array)}; allowed: rows of one length") from None
 
 
 @cache
@@ -177,12 +177,12 @@ def check_number(
     allowed = allowed or f"finite numbers{_span(least, most)}"
     try:
         found = np.asarray(float(value) if isinstance(value, numbers.Rational) else value)
-    except (OverflowError, ValueError) as error:
+    except (OverflowError, TypeError, ValueError) as error:
         kind = ValueError if isinstance(error, OverflowError) else TypeError
-        raise kind(f"{name} is {shortened(value)}; allowed: {allowed}") from None
+        raise kind(f"{name} is {shorten(value)}; allowed: {allowed}") from None
     is_number = found.dtype.kind in "iuf" or found.dtype.name in COMPUTED_IN
     if found.ndim or isinstance(value, bool) or not is_number:
-        raise TypeError(f"{name} is {shortened(value)}; allowed: {allowed}")
+        raise TypeError(f"{name} is {shorten(value)}; allowed: {allowed}")
     number = float(found)
     if not (math.isfinite(number) and least <= number <= most):
         given = int(value) if isinstance(value, int) else number
@@ -204,16 +204,16 @@ def check_whole(name: str, value: object, *, least: int = 0, most: int = MOST) -
     """
     allowed = f"whole numbers from {least} to {most}"
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"{name} is {shortened(value)}; allowed: {allowed}")
+        raise TypeError(f"{name} is {shorten(value)}; allowed: {allowed}")
     if not least <= value <= most:
-        raise ValueError(f"{name} is {shortened(int(value))}; allowed: {allowed}")
+        raise ValueError(f"{name} is {shorten(int(value))}; allowed: {allowed}")
     return int(value)
 
 
 def check_flag(name: str, value: object) -> bool:
     """Return a truth value as a Python bool. Raises TypeError for anything else, such as "no"."""
     if not isinstance(value, (bool, np.bool_)):
-        raise TypeError(f"{name} is {shortened(value)}; allowed: True or False")
+        raise TypeError(f"{name} is {shorten(value)}; allowed: True or False")
     return bool(value)
 
 
@@ -231,7 +231,7 @@ def check_name(name: str, value: object, known: Iterable[str]) -> str:
     is_name = value is None or isinstance(value, str)
     hint = nearest(value, known) if is_name else ""
     kind = ValueError if is_name else TypeError
-    raise kind(f"{name} is {shortened(value)}; allowed: {', '.join(known)}{hint}")
+    raise kind(f"{name} is {shorten(value)}; allowed: {', '.join(known)}{hint}")
 
 
 SIZES = ("d_k", "n_k", "n_q")
@@ -263,13 +263,13 @@ def check_entry(
     """
     if not isinstance(entry, Mapping):
         example = f"a mapping such as {{{word!r}: {next(iter(formulas))!r}}}"
-        raise TypeError(f"the entry is {shortened(entry)}; allowed: {example}")
+        raise TypeError(f"the entry is {shorten(entry)}; allowed: {example}")
     name = check_name(word, entry.get(word), formulas)
     known = parameters_of(formulas[name])
     given = {parameter: value for parameter, value in entry.items() if parameter != word}
     for parameter, value in given.items():
         if not known:
-            raise ValueError(f"the parameter of {name} is {shortened(parameter)}; allowed: none")
+            raise ValueError(f"the parameter of {name} is {shorten(parameter)}; allowed: none")
         check_name(f"the parameter of {name}", parameter, known)
         _check_parameter(parameter, value, known[parameter].annotation)
     for parameter, one in known.items():
@@ -293,15 +293,3 @@ def _span(least: float, most: float) -> str:
     """Return the words for a range; infinite ends are left out."""
     ends = (("from", least), ("to" if math.isfinite(least) else "up to", most))
     return "".join(f" {word} {end:g}" for word, end in ends if math.isfinite(end))
-
-
-def shortened(value: object) -> str:
-    """Return a value as messages show it, on one line."""
-    if isinstance(value, np.ndarray):
-        return f"an array of shape {value.shape} and type {value.dtype}"
-    try:
-        text = " ".join(repr(value).split())
-    except ValueError:
-        # Python prints no integer of more than 4,300 digits.
-        text = f"{type(value).__name__} of too many digits"
-    return text if len(text) <= 60 else f"{text[:57]}..."

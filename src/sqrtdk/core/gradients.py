@@ -23,8 +23,9 @@ from sqrtdk.core.attention import (
     sum_over_visible,
     with_sink,
 )
-from sqrtdk.core.checks import as_floats, check_mask, check_shapes, shortened
+from sqrtdk.core.checks import as_floats, check_mask, check_shapes
 from sqrtdk.core.shapes import ArrayLike, Float, Floats, Mask
+from sqrtdk.messages import shorten
 
 
 def softmax_backward(
@@ -92,7 +93,7 @@ def gradients(
     from q, k and v and the logits that follow from its scores at this scale.
     """
     if not isinstance(forward, AttentionResult):
-        raise TypeError(f"forward is {shortened(forward)}; allowed: the result of attention")
+        raise TypeError(f"forward is {shorten(forward)}; allowed: the result of attention")
     q, k, v, d_output, *stages = as_floats(
         q=q, k=k, v=v, d_output=d_output, **{f"forward.{x}": y for x, y in _named(forward)}
     )
@@ -163,7 +164,7 @@ def _check_scale(
     if off.any():
         place = np.unravel_index(np.argmax(off), off.shape)
         raise ValueError(
-            f"forward.logits has {forward.logits[place]:.6g} where {shortened(rule)} gives "
+            f"forward.logits has {forward.logits[place]:.6g} where {shorten(rule)} gives "
             f"{expected[place]:.6g}; allowed: the scale that attention was called with"
         )
 

@@ -23,7 +23,6 @@ from sqrtdk.core.checks import (
     check_mask,
     check_number,
     check_shapes,
-    shortened,
 )
 from sqrtdk.core.kernel_block import Block
 from sqrtdk.core.kernel_hidden import Part
@@ -31,6 +30,7 @@ from sqrtdk.core.kernel_sizes import block_rows, gram_norms
 from sqrtdk.core.kernel_steps import Buffers
 from sqrtdk.core.kernel_sums import Measured, RuleSums
 from sqrtdk.core.shapes import ArrayLike, Bool, Float, Floats, Mask
+from sqrtdk.messages import shorten
 
 
 class Kernel:
@@ -68,7 +68,7 @@ class Kernel:
             g=(g, "cells n_q d_v"),
         )
         if isinstance(rules, (str, bytes)) or not isinstance(rules, Iterable):
-            raise TypeError(f"rules is {shortened(rules)}; allowed: a list of numbers and rules")
+            raise TypeError(f"rules is {shorten(rules)}; allowed: a list of numbers and rules")
         known = [as_rule(rule) for rule in rules]
         dead_below = check_number("dead_below", dead_below, least=0.0)
         pairs = (*q.shape[:2], k.shape[1])

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import save
 
-from sqrtdk.hints import nearest
+from sqrtdk.messages import nearest
 from sqrtdk.models.sources import SOURCES
 from sqrtdk.system import command_line, stdio
 from sqrtdk.system.errors import UserError

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sqrtdk.hints import nearest
+from sqrtdk.messages import nearest
 from sqrtdk.models import reactions, sources
 from sqrtdk.schema import Column
 from sqrtdk.stats import intervals

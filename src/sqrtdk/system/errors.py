@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from sqrtdk.hints import nearest
+from sqrtdk.messages import nearest, shorten
 from sqrtdk.system import disk, stdio
 
 
@@ -57,10 +57,3 @@ def read_json(text: str, what: str) -> Mapping[str, Any]:
     if not isinstance(found, dict):
         raise UserError(f"{shorten(text)} is not {what}: not a JSON object")
     return found
-
-
-def shorten(value: object) -> str:
-    """Return a value as messages show it."""
-    # Cut a long text first, because all of it may be megabytes.
-    shown = repr(value[:100] if isinstance(value, str) else value)
-    return shown if len(shown) <= 80 else f"{shown[:77]}..."

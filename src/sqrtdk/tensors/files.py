@@ -16,7 +16,7 @@ import ml_dtypes
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from sqrtdk.hints import nearest
+from sqrtdk.messages import nearest
 from sqrtdk.system.errors import UserError, one_line
 
 PATTERNS = (

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sqrtdk.core import heads
-from sqrtdk.core.checks import check_flag, check_name, check_whole, shortened, to_array
+from sqrtdk.core.checks import check_flag, check_name, check_number, check_whole, to_array
+from sqrtdk.messages import shorten
 from sqrtdk.schema import Value
 from sqrtdk.theory import expected
 
@@ -100,7 +101,11 @@ def measure(
     mask, bias = _mask(attn_mask, (batch, n_heads, n_q, n_k), is_causal=is_causal)
     sinks = _sinks(sink, n_heads)
     sides = _window(window, is_causal=is_causal)
-    cap = None if softcap is None else _number("softcap", softcap, above=0.0)
+    cap = (
+        None
+        if softcap is None
+        else check_number("softcap", softcap, "finite numbers above 0", least=math.ulp(0.0))
+    )
     rows = []
     for at, head in np.ndindex(batch, n_heads):
         visibility = heads.Visibility(
@@ -212,23 +217,8 @@ def _scales(scale: float | Mapping[str, float] | None, d: int) -> dict[str, floa
         wrong = next((name for name in scale if not isinstance(name, str)), None)
         if wrong is not None:
             raise TypeError(f"scale has the name {wrong!r}; allowed: text")
-        return {name: _number(f"scale[{name!r}]", value) for name, value in scale.items()}
-    return {"given": _number("scale", scale)}
-
-
-def _number(name: str, value: Any, *, above: float = -math.inf) -> float:
-    try:
-        found = float(value)
-    except (TypeError, ValueError):
-        raise TypeError(f"{name} is {shortened(value)}; allowed: a number") from None
-    except OverflowError:
-        found = math.inf
-    if isinstance(value, (bool, np.bool_, str, bytes)):
-        raise TypeError(f"{name} is {shortened(value)}; allowed: a number")
-    if not (math.isfinite(found) and found > above):
-        limit = f" above {above:g}" if above > -math.inf else ""
-        raise ValueError(f"{name} is {shortened(value)}; allowed: a finite number{limit}")
-    return found
+        return {name: check_number(f"scale[{name!r}]", value) for name, value in scale.items()}
+    return {"given": check_number("scale", scale)}
 
 
 def _mask(
@@ -269,12 +259,12 @@ def _sinks(sink: Any, n_heads: int) -> list[float] | None:
         return None
     given = np.atleast_1d(as_array("sink", sink))
     if given.dtype.kind not in "iuf":
-        raise TypeError(f"sink is {shortened(sink)}; allowed: one number or one per head")
+        raise TypeError(f"sink is {shorten(sink)}; allowed: one number or one per head")
     found = given.astype(np.float64)
     if found.shape not in ((1,), (n_heads,)):
         raise ValueError(f"sink has shape {found.shape}; allowed: one number or one per head")
     if np.any(np.isnan(found) | (found == np.inf)):
-        raise ValueError(f"sink is {shortened(sink)}; allowed: numbers, or -inf for none")
+        raise ValueError(f"sink is {shorten(sink)}; allowed: numbers, or -inf for none")
     return list(np.broadcast_to(found, n_heads).tolist())
 
 
@@ -285,7 +275,7 @@ def _window(window: Any, *, is_causal: bool) -> tuple[int, int] | None:
     sides = tuple(window) if pair else (window, 0 if is_causal else window)
     if len(sides) != 2 or not all(_is_whole(side) and side >= 0 for side in sides):
         raise ValueError(
-            f"window is {shortened(window)}; allowed: a whole number from 0, or a pair of them"
+            f"window is {shorten(window)}; allowed: a whole number from 0, or a pair of them"
         )
     # No sequence is longer, and NumPy's indices end at 2**63.
     before, after = (min(int(side), 2**31) for side in sides)

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from sqrtdk.hints import nearest
+from sqrtdk.messages import nearest
 
 FORMS = {
     **dict.fromkeys(("--config", "-C"), ("KEY=VALUE", r".*=.*")),
