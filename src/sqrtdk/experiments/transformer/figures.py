@@ -146,7 +146,8 @@ def build_logits(tables: Tables) -> Figure:
     return _over_steps(
         tables, "max_logit", "largest logit",
         "Largest logit of the held-out sequences, at the best learning rate with 1/√d_head and at "
-        "larger ones.", 10,
+        "larger ones. ▼: the line leaves the axis, because all logits of most seeds are negative.",
+        10,
     )  # fmt: skip
 
 
