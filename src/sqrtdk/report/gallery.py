@@ -71,6 +71,10 @@ def read_caption(path: Path, stem: str) -> Caption:
     return Caption(title.strip().replace("``", ""), [text for text in paragraphs if text])
 
 
+MEASURED = ("metric", "criterion")
+"""Columns that say what a row is the summary of."""
+
+
 def seeds(rows: list[dict[str, str]]) -> str:
     """Say how many seeds a figure of a table has. The figure itself explains its bands."""
     if not rows or not {"seed", "n_seeds"} & rows[0].keys():
@@ -80,7 +84,7 @@ def seeds(rows: list[dict[str, str]]) -> str:
     # If some seeds lack a metric, its figure says so; count the most seeds of any metric.
     most: dict[tuple[tuple[str, str], ...], int] = {}
     for row in rows:
-        at = tuple(itertools.takewhile(lambda item: item[0] != "metric", row.items()))
+        at = tuple(itertools.takewhile(lambda item: item[0] not in MEASURED, row.items()))
         most[at] = max(most.get(at, 0), int(row["n_seeds"]))
     counts = sorted(set(most.values()))
     if counts[-1] == 1:

@@ -5,8 +5,10 @@ from typing import Any
 import pandas as pd
 
 from sqrtdk.experiments.exponent.best import has_match
+from sqrtdk.experiments.exponent.limits import FAR
 from sqrtdk.experiments.story import Asked, RunTables, said
 from sqrtdk.stats.intervals import Estimate, MissingError
+from sqrtdk.stats.wording import format_number
 
 
 def exponent(run: RunTables) -> str:
@@ -44,7 +46,8 @@ def fails(run: RunTables) -> str:
     texts = [
         f"{row['root_fails']:.0f} with {row['inputs']} matches among {row['n_k']} keys"
         + (
-            f" (8/d_k keeps more than half from d_k = {row['inverse_holds']:.0f} on)"
+            f" (8/d_k keeps more than half from d_k = {row['inverse_holds']:.0f} on; it leaves the "
+            f"match a weight of {format_number(row['inverse_match'])} at d_k = {FAR})"
             if row["inverse_holds"] <= row["root_fails"]
             else ""
         )

@@ -28,28 +28,30 @@ def at_most_keys(run: RunTables) -> dict[str, pd.DataFrame]:
 
 
 def lead_length(run: RunTables) -> str:
-    """Say what weight on the match remains at the most keys, without and with ln n."""
+    """Say what weight the match keeps at the most keys without and with ln n, and the loss."""
     arms = at_most_keys(run)
     if "fixed" not in arms:
         raise MissingError("the run has no rule with a fixed multiplier")
     scaled = scaled_rule(run.settings["scaling"])
 
-    def weight(kind: str, name: str | None) -> str:
+    def number(kind: str, name: str | None, metric: str = "match_weight") -> str:
         if name not in arms[kind].index:
             raise MissingError(f"the run has no rule {name} with a {kind} multiplier")
-        return said(estimate_of(arms[kind].loc[[name]].iloc[0], "match_weight"))
+        return said(estimate_of(arms[kind].loc[[name]].iloc[0], metric))
 
     row = arms["fixed"].iloc[0]
     text = (
-        f"**Beyond the trained length a fixed scale should grow.** A head trained with "
-        f"{row['n_k']} keys and asked at {row['n_asked']} keeps a weight of "
-        f"{weight('fixed', scaled)} on the match with √d_k, and of {weight('fixed', 'ssmax')} with "
-        "a factor that grows with ln\N{NO-BREAK SPACE}n."
+        "**Beyond the trained length a scale that cannot be learned should grow.** A head trained "
+        f"with {row['n_k']} keys and asked at {row['n_asked']} keeps a weight of "
+        f"{number('fixed', scaled)} on the match with √d_k. With 0.43 ln\N{NO-BREAK SPACE}n "
+        f"(SSMax) it keeps {number('fixed', 'ssmax')}, at "
+        f"{number('fixed', 'ssmax', 'loss_ratio')} times the loss."
     )
     if "learned" in arms:
         text += (
-            f" With a learned multiplier it is {weight('learned', scaled)} and "
-            f"{weight('learned', 'ssmax')}."
+            f" If a multiplier of the scale is learned too, the weights are "
+            f"{number('learned', scaled)} and {number('learned', 'ssmax')}, at "
+            f"{number('learned', 'ssmax', 'loss_ratio')} times the loss."
         )
     return text
 

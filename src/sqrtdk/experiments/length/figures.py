@@ -37,7 +37,10 @@ LAWS = {
 
 LOOKS = {NAMES[rule]: Look(CYCLE[i], MARKERS[i]) for i, rule in enumerate(SHOWN)}
 
-CRITERIA = {SHARE: "keeps the selectivity", "entropy_share": "keeps the entropy's share"}
+CRITERIA = {
+    SHARE: "keeps the selectivity (of a match: its share of the attainable)",
+    "entropy_share": "keeps the entropy's share",
+}
 
 
 def build_curves(tables: Tables) -> Figure:
@@ -68,8 +71,8 @@ def build_curves(tables: Tables) -> Figure:
             PanelRow("entropy over ln n_k", ("entropy_share",), top=1.04),
         ],
         "Selectivity is the weight of the match where there is one, or the largest weight. Dashed: "
-        f"the weight of a match of cosine {COSINE:g} at d_k = {HEAD} under an infinite factor. "
-        "Dotted, mostly hidden below the lines: exact.",
+        f"the weight of a match of cosine {COSINE:g} at d_k = {HEAD} under an infinite factor, "
+        "which claims divide by. Dotted, mostly hidden below the lines: exact.",
         refer,
         looks={name: look for name, look in LOOKS.items() if name in set(table["variant"])},
         across="rows",

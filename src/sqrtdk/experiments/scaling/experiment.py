@@ -57,11 +57,11 @@ EXPERIMENT = Experiment(
         also="crossings_table",
     ),
     limits=(
-        "Queries, keys and values of these cells are random: no model, no text, no training. They "
-        "show what the formula does, not what a network makes of it.",
-        "The gradients are those of a random linear loss of the output, at one layer and one head.",
-        "Theory has exact values only for normal q and k, independent or with a match, and for the "
-        "sphere, with a factor of d_k and n_k; medians, quantiles and shares have none.",
-        "No mask, no position, no dropout; computed in double precision unless a table says so.",
+        "Queries, keys and values of `scaling` and `related` are random: no model, no text, no "
+        "training, no mask, no position, no dropout. They show what the formula does, not what a "
+        "network makes of it. They are computed in double precision unless a table says so.",
+        "Their gradients are those of a random linear loss of the output of one layer and head.",
+        "Theory has exact values of them only for normal q and k, independent or with a match, and "
+        "for the sphere, with a factor of d_k and n_k; medians, quantiles and shares have none.",
     ),
 )

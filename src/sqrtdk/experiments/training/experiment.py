@@ -33,8 +33,8 @@ EXPERIMENT = Experiment(
     ),
     limits=(
         "The trained task is a toy: one head, one layer, noisy retrieval of an item among few, "
-        "with few seeds; learning rates are those of a grid. Steps are not time, and no language "
-        "model was trained.",
+        "with few seeds; learning rates are those of a grid. Steps are not time, and these "
+        "heads are no language models.",
     ),
     pivot=Pivot(metrics=("steps_to_90", "learning_rate"), table="rates"),
 )
