@@ -20,6 +20,7 @@ from sqrtdk.experiments.remedies import (
     asked,
     beside,
     claims,
+    figures,
     instability,
     ladder,
     measure,
@@ -30,6 +31,7 @@ from sqrtdk.experiments.remedies.model import REMEDIES, Head, Remedy
 from sqrtdk.experiments.story import RunTables
 from sqrtdk.experiments.training import rates
 from sqrtdk.experiments.training.lookup import Batch
+from sqrtdk.figures import words
 from sqrtdk.stats.intervals import MissingError
 from sqrtdk.stats.series import WholeTable
 from sqrtdk.storage import tables
@@ -423,7 +425,28 @@ def test_the_prototypes_steps_stand_beside_those_of_a_run(tmp_path: Path) -> Non
     (table,) = beside.tables(RunTables("remedies", tmp_path, {}))
     ((_, lines),) = table.blocks
     shown = {size: [cell.mean if cell else "" for cell in cells] for size, cells in lines}
-    assert shown["warmup"][1] == "214"
-    assert shown["on"][1] == "9.5"
-    assert shown["soft_cap"] == ["more than 400", ""]
+    assert table.arms == ["d_k = 1024, this run", "d_k = 1024, prototype"]
+    assert shown["warm-up (warmup)"][1] == "214"
+    assert shown["1/√d_k (on)"][1] == "9.5"
+    assert shown["soft cap (soft_cap)"] == ["more than 400", ""]
     assert "prototype" in table.meaning
+
+
+def test_a_size_that_the_prototype_did_not_try_has_no_column_for_it(tmp_path: Path) -> None:
+    sizes = {"n_k": 16, "batch_size": 16, "d_k": 256}
+    rows = [
+        dict.fromkeys((one.name for one in ladder.COLUMNS), math.nan) | row | sizes
+        for row in table_of({"on": 10}).to_dict("records")
+    ]
+    (tmp_path / "remedies").mkdir()
+    text = tables.text(rows, ladder.COLUMNS)
+    (tmp_path / "remedies/ladder.csv").write_text(text, encoding="utf-8")
+    (table,) = beside.tables(RunTables("remedies", tmp_path, {}))
+    assert table.arms == ["d_k = 256"]
+
+
+def test_every_remedy_has_one_look_and_words() -> None:
+    looks = figures.looks_of(pd.DataFrame({"remedy": sorted(REMEDIES)}))
+    # Two lines of one colour differ in their stroke, so that no marker has to be made out.
+    assert len({(one.color, one.dashed) for one in looks.values()}) == len(REMEDIES)
+    assert set(words.REMEDIES) == set(REMEDIES)

@@ -277,7 +277,9 @@ def test_the_arms_have_their_colours_in_every_figure_and_grid():
 def test_ten_arms_differ_in_colour_or_marker_and_get_a_legend():
     names = ["off", "on", *(f"rule_{i}" for i in range(10))]
     looks = style.looks(names)
-    assert len(set(looks.values())) == len(looks)
+    # Beyond the colours that there are, lines of one colour differ in their stroke.
+    assert len({(look.color, look.dashed) for look in looks.values()}) == len(looks)
+    assert style.CYCLE[-1] not in {look.color for look in looks.values()}
     figure = draw("entropy", summary_table(scaling=names))
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == names

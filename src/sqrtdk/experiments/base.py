@@ -54,7 +54,8 @@ class Pivot:
     at most `most` of them, and the values of the axis `side` are next to each other. Where they are
     not of summary.csv, `table` names another table, and the module `pivot` of the folder has
     `summarized`, which gives it the shape of a summary, and `COLUMNS`, the meanings of its metrics.
-    `also` names a module of the folder with `tables`, which makes further compact tables of a run.
+    `worded` adds words to names of the configuration, as the figures have them. `also` names a
+    module of the folder with `tables`, which makes further compact tables of a run.
     """
 
     metrics: tuple[str, ...] = ()
@@ -62,6 +63,7 @@ class Pivot:
     down: str = "d_k"
     most: int = 16
     table: str = "summary"
+    worded: bool = False
     also: str = ""
 
 

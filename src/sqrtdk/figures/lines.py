@@ -168,12 +168,11 @@ def plot_within(
     at = rows["d_k"].to_numpy(float)
     y, low, high = (rows[name].to_numpy(float) for name in columns)
     bottom, top = axes.get_ylim()
-    axes.plot(at, np.clip(y, bottom, top), color=look.color, linewidth=1.2, label="_line")
+    line = look.line | {"marker": ""}
+    axes.plot(at, np.clip(y, bottom, top), linewidth=1.2, label="_line", **line)
     known = np.isfinite(y)
-    axes.plot(
-        at[known], np.maximum(y[known], bottom), color=look.color, marker=look.marker,
-        linestyle="none", markersize=5, label=label,
-    )  # fmt: skip
+    points = look.line | {"linestyle": "none"}
+    axes.plot(at[known], np.maximum(y[known], bottom), markersize=5, label=label, **points)
     axes.vlines(
         at, np.clip(low, bottom, top), np.clip(high, bottom, top), color=look.color, linewidth=1.3
     )
@@ -313,18 +312,7 @@ def ends_of(panel: Panel, row: PanelRow, looks: Looks, x: str = "d_k") -> Iterat
 
 def keys_of(looks: Looks, metrics: Sequence[str]) -> list[Line2D]:
     """Return the entries of a legend: the variants and, for two averages, two kinds of point."""
-    variants = [
-        Line2D(
-            [],
-            [],
-            color=look.color,
-            marker=look.marker,
-            label=variant,
-            linestyle="--" if look.dashed else "-",
-            markerfacecolor="none" if look.dashed else look.color,
-        )
-        for variant, look in looks.items()
-    ]
+    variants = [Line2D([], [], label=variant, **look.line) for variant, look in looks.items()]
     if len(metrics) == 1:
         return variants
     rms, median = PAIR

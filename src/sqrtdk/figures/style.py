@@ -33,9 +33,10 @@ RULE = "#cccccc"
 FIXED = {"off": "#d55e00", "on": "#0072b2"}
 """Vermillion and blue of Okabe and Ito (2008), the same in every figure."""
 
-CYCLE = ("#009e73", "#b5489a", "#b07d00", "#7d7d7d", "#3f93c8", "#8a5a2b", "#7b62c9", "#6f8f00")
+CYCLE = ("#009e73", "#b5489a", "#b07d00", "#7d7d7d", "#8a5a2b", "#7b62c9", "#6f8f00", "#3f93c8")
 """Colours of further variants, with a contrast of at least 2.9 : 1 against white and #111111. Eight
-hues are not distinguishable for every reader, so each variant also has its own marker."""
+hues are not distinguishable for every reader, so each variant also has its own marker. The last one
+is close to that of `on`."""
 
 MARKERS = ("^", "D", "v", "P", "X", "<", ">", "p", "h", "d")
 
@@ -219,13 +220,28 @@ class Look:
     marker: str
     dashed: bool = False
 
+    @property
+    def line(self) -> Any:
+        """Return the options of matplotlib for the line of the variant."""
+        return {
+            "color": self.color,
+            "marker": self.marker,
+            "linestyle": "--" if self.dashed else "-",
+            "markerfacecolor": "none" if self.dashed else self.color,
+        }
+
 
 def looks(names: Iterable[str]) -> dict[str, Look]:
-    """Return the look of every variant, `off` and `on` first; the same names get the same looks."""
+    """Return the look of every variant, `off` and `on` first; the same names get the same looks.
+
+    No two of them are equal: beyond the colours of the cycle, lines are dashed. The colour that is
+    close to that of `on` is not used beside it.
+    """
     found = set(names)
     fixed = {"off": Look(FIXED["off"], "o"), "on": Look(FIXED["on"], "s")}
+    colors = CYCLE[:-1] if "on" in found else CYCLE
     others = {
-        name: Look(CYCLE[i % len(CYCLE)], MARKERS[i % len(MARKERS)])
+        name: Look(colors[i % len(colors)], MARKERS[i % len(MARKERS)], i // len(colors) % 2 == 1)
         for i, name in enumerate(sorted(found - fixed.keys()))
     }
     return {name: look for name, look in (fixed | others).items() if name in found}

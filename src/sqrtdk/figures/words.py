@@ -1,7 +1,7 @@
 """Say in words what names of the configuration mean, for legends and titles of figures."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 RULES: Mapping[str, str] = {
     "off": "no scale",
@@ -20,6 +20,44 @@ RULES: Mapping[str, str] = {
     "ngpt": "nGPT",
 }
 """Scale rules; those of a user keep their names."""
+
+REMEDIES: Mapping[str, str] = {
+    "off": "no scale",
+    "on": "1/√d_k",
+    "inverse_64": "8/d_k",
+    "warmup": "warm-up",
+    "adamw": "AdamW",
+    "clipping": "gradient clipping",
+    "temperature": "learned temperature",
+    "soft_cap": "soft cap",
+    "qk_clip": "QK-clip",
+    "qk_norm_1": "QK-norm from 1",
+    "qk_norm_8": "QK-norm from 8",
+    "qk_norm_32": "QK-norm from 32",
+}
+"""What `remedies` compares."""
+
+VALUES: Mapping[str, Mapping[str, str]] = {"scaling": RULES, "remedy": REMEDIES}
+"""The words for the values of an axis, by its name."""
+
+
+def with_name(name: str, known: Mapping[str, str] = RULES) -> str:
+    """Return the words for a name of the configuration, and the name.
+
+    >>> with_name("inverse_64"), with_name("mine")
+    ('8/d_k (inverse_64)', 'mine')
+    """
+    return f"{known[name]} ({name})" if name in known else name
+
+
+def says_names(names: Iterable[str], known: Mapping[str, str] = RULES) -> str:
+    """Say what the words of a figure are called in the configuration; empty if nothing has words.
+
+    >>> says_names(["on", "mine"])
+    'Names in the configuration: on (1/√d_k).'
+    """
+    found = [f"{name} ({known[name]})" for name in dict.fromkeys(names) if name in known]
+    return f"Names in the configuration: {', '.join(found)}." if found else ""
 
 
 def rule(name: str) -> str:

@@ -10,6 +10,7 @@ from sqrtdk.experiments import compact
 from sqrtdk.experiments.base import Pivot
 from sqrtdk.experiments.compact import CELLS, COLUMNS, Cell, Rows, Table
 from sqrtdk.experiments.registry import EXPERIMENTS
+from sqrtdk.figures import words
 from sqrtdk.schema import Column, Settings
 from sqrtdk.stats import intervals
 from sqrtdk.stats.intervals import Estimate
@@ -77,10 +78,14 @@ def _pivot(
     }
     columns = [(*one, arm) for one in series for arm in shown_arms]
 
+    def named(axis: str, name: str) -> str:
+        return words.with_name(name, words.VALUES.get(axis, {})) if wanted.worded else name
+
     def lines(block: tuple[str, ...]) -> Rows:
         """Return the rows of a block, evenly spaced over the sizes that have a number."""
         full = [(x, [cells.get((x, *block, *one)) for one in columns]) for x in sizes]
-        return intervals.evenly_spaced([(x, row) for x, row in full if any(row)], rows)
+        shown = intervals.evenly_spaced([(x, row) for x, row in full if any(row)], rows)
+        return [(named(by, x) if isinstance(x, str) else x, row) for x, row in shown]
 
     return Table(
         column.name,
@@ -88,7 +93,7 @@ def _pivot(
         column.unit,
         by,
         [compact.label(across, one) for one in series],
-        [arm if inner in NAMED else f"{inner} = {arm}" for arm in shown_arms],
+        [named(inner, arm) if inner in NAMED else f"{inner} = {arm}" for arm in shown_arms],
         [(compact.label(down, block), lines(block)) for block in shown],
         compact.fixed(values),
         compact.left_out(

@@ -23,6 +23,10 @@ EXPERIMENT = Experiment(
     references="extrapolation/references.html.j2",
     limits=training.EXPERIMENT.limits,
     pivot=Pivot(
-        metrics=("match_weight", "held_out_loss"), side="scaling", down="n_asked", table="lengths"
+        metrics=("match_weight", "held_out_loss"),
+        side="scaling",
+        down="n_asked",
+        table="lengths",
+        worded=True,
     ),
 )

@@ -1,17 +1,19 @@
 """Put the steps of an earlier prototype beside those of a run, as a compact table."""
 
 import math
+from functools import partial
 
 from sqrtdk.experiments import compact
 from sqrtdk.experiments.compact import Cell, Rows, Table
 from sqrtdk.experiments.remedies.ladder import PROTOTYPE
 from sqrtdk.experiments.story import RunTables
+from sqrtdk.figures.words import REMEDIES, with_name
 from sqrtdk.stats.intervals import Estimate, MissingError
 
 MEANING = (
     "Median over seeds of the steps to 90 %, each seed at the learning rate that the other half of "
     "the seeds chose, beside the median of an earlier prototype: 4 seeds at the best of 5 rates, "
-    "in code that shares nothing with this project. A dash is what the prototype did not try."
+    "in code that shares nothing with this project, at the d_k and for the remedies that it tried."
 )
 
 
@@ -43,8 +45,15 @@ def tables(run: RunTables) -> list[Table]:
         found = PROTOTYPE.get((remedy, d_k))
         return None if found is None else Cell(f"{found:g}")
 
+    tried = [d_k for d_k in sizes if any(prototype(remedy, d_k) for remedy in remedies)]
+    columns = {
+        f"{d_k}, {what}" if d_k in tried else str(d_k): partial(cell, d_k=d_k)
+        for d_k in sizes
+        for what, cell in (("this run", steps), ("prototype", prototype))
+        if what == "this run" or d_k in tried
+    }
     rows: Rows = [
-        (remedy, [cell(remedy, d_k) for d_k in sizes for cell in (steps, prototype)])
+        (with_name(remedy, REMEDIES), [cell(remedy) for cell in columns.values()])
         for remedy in remedies
     ]
     return [
@@ -53,8 +62,8 @@ def tables(run: RunTables) -> list[Table]:
             MEANING,
             "steps",
             "remedy",
-            [f"d_k = {d_k}" for d_k in sizes],
-            ["this run", "prototype"],
+            [""],
+            [f"d_k = {column}" for column in columns],
             [("", rows)],
             "",
             "",

@@ -46,6 +46,7 @@ EXPERIMENT = Experiment(
         side="d_k",
         down="remedy",
         table="ladder",
+        worded=True,
         also="beside",
     ),
 )

@@ -14,6 +14,9 @@ from sqrtdk.figures.draw import Tables
 from sqrtdk.figures.lines import plot_level, plot_within
 from sqrtdk.figures.panels import log_axis, log_limits, sheet, size_axis
 from sqrtdk.figures.style import INK, Look
+from sqrtdk.figures.words import REMEDIES, with_name
+from sqrtdk.stats.intervals import Estimate
+from sqrtdk.stats.wording import format_percent
 
 GROUPS: Mapping[str, Sequence[str]] = {
     "acting on the optimizer": ("off", "warmup", "adamw", "clipping", "on"),
@@ -27,22 +30,6 @@ CROSSFIT = ("crossfit_steps", "crossfit_low", "crossfit_high")
 TRANSFER = ("off", "on", "inverse_64", "qk_norm_8")
 """The remedies of the figures about rates and logits."""
 
-NAMES: Mapping[str, str] = {
-    "off": "no scale",
-    "on": "1/√d_k",
-    "inverse_64": "8/d_k",
-    "warmup": "warm-up",
-    "adamw": "AdamW",
-    "clipping": "gradient clipping",
-    "temperature": "learned temperature",
-    "soft_cap": "soft cap",
-    "qk_clip": "QK-clip",
-    "qk_norm_1": "QK-norm from 1",
-    "qk_norm_8": "QK-norm from 8",
-    "qk_norm_32": "QK-norm from 32",
-}
-"""The remedies in words."""
-
 SHARED = ("n_k", "batch_size")
 
 
@@ -51,15 +38,9 @@ ROOM = 1.3
 
 
 def looks_of(table: pd.DataFrame) -> dict[str, Look]:
-    """Return the look of every remedy; those of one panel differ in colour and marker."""
-    order = list(dict.fromkeys(name for names in GROUPS.values() for name in names))
-    others = [name for name in order if name not in style.FIXED]
-    found = style.looks(style.FIXED) | {
-        name: Look(style.CYCLE[i % len(style.CYCLE)], style.MARKERS[i % len(style.MARKERS)])
-        for i, name in enumerate(others)
-    }
+    """Return the look of every remedy, the same in all figures."""
     there = set(table["remedy"])
-    return {name: look for name, look in found.items() if name in there}
+    return {name: look for name, look in style.looks(REMEDIES).items() if name in there}
 
 
 def of_one_size(table: pd.DataFrame) -> pd.DataFrame:
@@ -71,7 +52,7 @@ def of_one_size(table: pd.DataFrame) -> pd.DataFrame:
 
 def _handles(looks: Mapping[str, Look], names: Sequence[str]) -> list[Line2D]:
     return [
-        Line2D([], [], color=looks[name].color, marker=looks[name].marker, label=NAMES[name])
+        Line2D([], [], label=with_name(name, REMEDIES), **looks[name].line)
         for name in looks
         if name in names
     ]
@@ -121,7 +102,13 @@ def build_steps(tables: Tables) -> Figure:
     )  # fmt: skip
     rings = [ring] if table["prototype_steps"].notna().any() else []
     style.legend(figure, [*_handles(looks, list(looks)), *rings])
-    seeds, edges = style.seeds(table), int((table["edge"] != "").sum())
+    said = [f"Bars: 95 % interval of the median by order statistics over {style.seeds(table)} "
+            "(none below six)."]  # fmt: skip
+    if np.isinf(table[list(CROSSFIT)].to_numpy(float)).any():
+        said.append("▲ at the top: the median or the end of the bar is beyond the steps trained.")
+    if rings:
+        said.append("Rings: an earlier prototype of 4 seeds in code of its own.")
+    edges = int((table["edge"] != "").sum())
     at_edge = (
         f"At {edges} of {len(table)} points a chosen rate is at the edge of the grid."
         if edges
@@ -131,10 +118,7 @@ def build_steps(tables: Tables) -> Figure:
         figure,
         "Median over seeds of the steps after which 90 % of the held-out queries find their item, "
         "each seed at the learning rate of the grid that is best for the other half of the seeds. "
-        f"Bars: 95 % interval of the median by order statistics over {seeds} (none below six). ▲ "
-        "at the top: the median or the end of the bar is beyond the steps trained; below, it is "
-        "the marker of warm-up. Rings: an earlier prototype of 4 seeds in code of its own. "
-        f"{at_edge} "
+        f"{' '.join(said)} {at_edge} "
         f"{style.says_where(table, SHARED)}",
     )
     return figure
@@ -188,7 +172,7 @@ def _plot_band(
     rows: pd.DataFrame, axes: Axes, look: Look, floor: float, x: str = "learning_rate"
 ) -> None:
     rows = rows.sort_values(x)
-    axes.plot(rows[x], rows["mean"], color=look.color, marker=look.marker, label="_line")
+    axes.plot(rows[x], rows["mean"], label="_line", **look.line)
     known = rows.dropna(subset=["ci_low", "ci_high"])
     low, high = (known[end].to_numpy(float) for end in ("ci_low", "ci_high"))
     axes.fill_between(
@@ -228,7 +212,8 @@ def build_transfer(tables: Tables) -> Figure:
         figure,
         "Left: learning rate with the fewest steps to 90 %, interpolated on the grid for each "
         "seed; geometric mean over seeds. Right: cosine of a held-out query and its key after the "
-        f"last step, at that rate. {style.says_seeds(table)} {style.says_where(table, SHARED)}",
+        f"last step, at that rate. {style.says_seeds(table)} "
+        f"{style.says_where(table, SHARED)}",
     )
     return figure
 
@@ -248,7 +233,7 @@ def build_logits(tables: Tables) -> Figure:
     limits = log_limits(table["median"], base=10, most=9)
     for place, name in enumerate(names):
         axes = figure.add_subplot(grid[place // columns, place % columns])
-        axes.set_title(NAMES[name])
+        axes.set_title(with_name(name, REMEDIES))
         _rate_axis(axes, table["learning_rate"])
         log_axis(axes, limits, base=10)
         if place % columns == 0:
@@ -258,25 +243,36 @@ def build_logits(tables: Tables) -> Figure:
         for d_k, look in looks.items():
             rows = table[(table["remedy"] == name) & (table["d_k"] == d_k)]
             rows = rows.sort_values("learning_rate")
-            axes.plot(
-                rows["learning_rate"], rows["median"], color=look.color, marker=look.marker,
-                label="_line",
-            )  # fmt: skip
+            axes.plot(rows["learning_rate"], rows["median"], label="_line", **look.line)
         _plot_limits(axes, limits_of, name)
-    handles = [
-        Line2D([], [], color=look.color, marker=look.marker, label=f"d_k = {d_k}")
-        for d_k, look in looks.items()
-    ]
+    handles = [Line2D([], [], label=f"d_k = {d_k}", **look.line) for d_k, look in looks.items()]
     style.legend(figure, handles)
     style.note(
         figure,
         "Largest logit of the held-out queries after the last step, median over "
-        f"{style.seeds(table)}. Dashed: the logit that best separates runs that end above the loss "
-        "of equal weights from the others, of all smaller d_k. Vertical: rate from which on runs "
-        "of the largest d_k fail (solid) and its prediction from smaller d_k (dotted). "
+        f"{style.seeds(table)}. {_says_limits(limits_of, names)}"
         f"{style.says_where(table, SHARED)}",
     )
     return figure
+
+
+def _says_limits(table: pd.DataFrame | None, names: Sequence[str]) -> str:
+    """Explain the lines of the limits that are drawn, with the share that the level puts right."""
+    if table is None:
+        return ""
+    level = table.iloc[0]
+    text = (
+        f"Dashed, {style.format_label(level['threshold'])}: the logit that best separates runs "
+        "that fail, which end above the loss of equal weights, from the others, over all remedies "
+        f"of the run and all smaller d_k; {format_percent(Estimate(float(level['separated'])))} of "
+        "these runs are on its right side. "
+    )
+    if table.loc[table["remedy"].isin(names), "limit"].notna().any():
+        text += (
+            "Vertical: rate from which on runs of the largest d_k fail (solid) and its prediction "
+            "from smaller d_k (dotted). "
+        )
+    return text
 
 
 def _plot_limits(axes: Axes, table: pd.DataFrame | None, name: str) -> None:

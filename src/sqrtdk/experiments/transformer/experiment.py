@@ -49,6 +49,7 @@ EXPERIMENT = Experiment(
         metrics=("held_out_loss", "accuracy", "diverged", "entropy_0", "max_logit_0"),
         side="scaling",
         down="learning_rate",
+        worded=True,
     ),
     references="transformer/references.html.j2",
     limits=(
