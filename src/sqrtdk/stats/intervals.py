@@ -29,6 +29,24 @@ class Estimate(NamedTuple):
     exact: float = math.nan
 
 
+ANY, NOT_NEGATIVE = (-math.inf, math.inf), (0.0, math.inf)
+SHARE, DIFFERENCE = (0.0, 1.0), (-1.0, 1.0)
+"""The values that a number can have: a loss is not negative, shares differ by at most 1."""
+
+
+def bounded(found: Estimate, within: tuple[float, float]) -> Estimate:
+    """Cut the ends of an interval to the values that the number can have.
+
+    Student's interval of few seeds may go beyond them. The true value never does, so the cut
+    interval covers it exactly as often (docs/statistics.md).
+
+    >>> bounded(Estimate(0.99, 0.97, 1.01), SHARE)[:3]
+    (0.99, 0.97, 1.0)
+    """
+    low, high = (min(max(end, within[0]), within[1]) for end in (found.low, found.high))
+    return found if math.isnan(found.low) else found._replace(low=low, high=high)
+
+
 # From values to numbers
 
 
@@ -39,6 +57,11 @@ def interval(values: np.ndarray, *, confidence: float = 0.95) -> tuple[float, fl
     (1.0, 1.0)
     """
     return _first(by_row.interval(values[np.newaxis], confidence=confidence))
+
+
+def over_seeds(values: np.ndarray, *, within: tuple[float, float] = ANY) -> Estimate:
+    """Return the mean of independent values with its `bounded` t-interval."""
+    return bounded(Estimate(float(np.mean(values)), *interval(values)), within)
 
 
 def median_interval(values: np.ndarray, *, confidence: float = 0.95) -> tuple[float, float]:

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from sqrtdk.schema import Column
-from sqrtdk.stats.intervals import Estimate, MissingError, interval, typical_ratio
+from sqrtdk.stats.intervals import ANY, Estimate, MissingError, over_seeds, typical_ratio
 
 
 def estimate_columns(
@@ -31,9 +31,15 @@ def estimate_row(name: str, found: Estimate, *, ends: str = "") -> dict[str, flo
 
 
 def mean_row(
-    name: str, seeds: Sequence[float] | np.ndarray | pd.Series, *, ends: str = ""
+    name: str,
+    seeds: Sequence[float] | np.ndarray | pd.Series,
+    *,
+    ends: str = "",
+    within: tuple[float, float] = ANY,
 ) -> dict[str, float]:
     """Return the mean over seeds in these columns; nothing for no seed.
+
+    `within` are the values that the number can have; see `bounded`.
 
     >>> mean_row("loss", [1.0, 1.0])
     {'loss': 1.0, 'loss_low': 1.0, 'loss_high': 1.0}
@@ -41,7 +47,7 @@ def mean_row(
     values = np.asarray(seeds, dtype=float)
     if not len(values):
         return {}
-    return estimate_row(name, Estimate(float(np.mean(values)), *interval(values)), ends=ends)
+    return estimate_row(name, over_seeds(values, within=within), ends=ends)
 
 
 def ratio_row(name: str, over: pd.Series, under: pd.Series) -> dict[str, float]:

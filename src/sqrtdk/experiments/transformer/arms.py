@@ -19,6 +19,7 @@ from sqrtdk.experiments.transformer import unattended
 from sqrtdk.experiments.transformer.data import Task
 from sqrtdk.experiments.transformer.measure import D_HEAD, LEARNING_RATE, NETWORK, TASK, Settings
 from sqrtdk.schema import Column
+from sqrtdk.stats.intervals import DIFFERENCE, NOT_NEGATIVE
 from sqrtdk.stats.seed_columns import estimate_columns, mean_row
 from sqrtdk.stats.series import scaled_rule
 from sqrtdk.storage import tables
@@ -43,6 +44,12 @@ COLUMNS = (
         read=int,
     ),
     Column("diverged", "Number of seeds that diverged.", "seeds", read=int),
+    Column(
+        "lost",
+        "Number of seeds that diverged, or whose loss after training is above unattended.",
+        "seeds",
+        read=int,
+    ),
     Column("begun", "Held-out loss at initialisation, mean over seeds.", "nats"),
     Column(
         "unattended",
@@ -63,6 +70,11 @@ COLUMNS = (
         "gap",
         f"Decades by which the window is wider with 1/√d_head, seed by seed, mean. {_BEST}, and "
         "empty without that rule.",
+    ),
+    *estimate_columns(
+        "lost_more",
+        "Share of the rates at which a seed is lost, minus that with 1/√d_head, seed by seed, "
+        f"mean. {_BEST}, and empty without that rule.",
     ),
     *estimate_columns(
         "sensitivity",
@@ -91,6 +103,11 @@ class Arm(NamedTuple):
         """Return which runs close enough of the gap to a best loss, [n_seeds, n_rates]."""
         share: np.ndarray = self.begun - self.loss >= LEARNT * (self.begun - best)
         return share
+
+    def lost(self, unattended: float) -> np.ndarray:
+        """Return which runs diverged or end above a loss, [n_seeds, n_rates]."""
+        lost: np.ndarray = (self.diverged > 0) | (self.loss > unattended)
+        return lost
 
 
 def arms_of(settings: Settings, runs: pd.DataFrame) -> dict[tuple[str, str, int, str], Arm]:
@@ -144,22 +161,27 @@ def rows(settings: Settings, runs: pd.DataFrame) -> Iterator[tables.Row]:
         level = best.get((task, d_head), float(np.min(np.mean(arm.loss, axis=0))))
         other = arms.get((task, network, d_head, scaled or ""))
         chosen = int(np.argmin(np.mean(arm.loss, axis=0)))
+        alone = unattended.loss(cast(Task, task), int(settings["n_tokens"]))
+        lost = arm.lost(alone)
         for place, rate in enumerate(arm.rates):
             row: dict[str, Any] = {
                 "task": task, "network": network, "d_head": d_head, "scaling": scaling,
                 "learning_rate": rate, "n_seeds": len(arm.loss),
-                **mean_row("loss", arm.loss[:, place]),
+                **mean_row("loss", arm.loss[:, place], within=NOT_NEGATIVE),
                 "accuracy": float(np.mean(arm.accuracy[:, place])),
                 "learnt": int(np.sum(arm.learnt(level)[:, place])),
                 "diverged": int(np.sum(arm.diverged[:, place])),
+                "lost": int(np.sum(lost[:, place])),
                 "begun": float(np.mean(arm.begun)),
-                "unattended": unattended.loss(cast(Task, task), int(settings["n_tokens"])),
+                "unattended": alone,
                 "best": int(place == chosen),
             }  # fmt: skip
             if place == chosen:
-                row |= mean_row("window", windows(arm, level))
+                row |= mean_row("window", windows(arm, level), within=NOT_NEGATIVE)
                 row["window_edge"] = float(np.any(arm.learnt(level)[:, -1]))
                 if other is not None:
                     row |= mean_row("gap", windows(other, level) - windows(arm, level))
+                    more = np.mean(lost, axis=1) - np.mean(other.lost(alone), axis=1)
+                    row |= mean_row("lost_more", more, within=DIFFERENCE)
                 row |= mean_row("sensitivity", np.mean(arm.loss - arm.loss[:, [chosen]], axis=1))
             yield {column.name: row.get(column.name, np.nan) for column in COLUMNS}

@@ -2,35 +2,47 @@
 
 from typing import cast
 
+import pandas as pd
+
 from sqrtdk.experiments.story import Asked, RunTables
-from sqrtdk.experiments.transformer.claims import added, over_seeds
+from sqrtdk.experiments.transformer.claims import (
+    added,
+    at_same_rate,
+    counted,
+    of_seeds,
+    same_rule,
+)
 from sqrtdk.experiments.transformer.collapse import COLLAPSED
 from sqrtdk.experiments.transformer.measure import Settings
 from sqrtdk.figures import words
-from sqrtdk.stats.intervals import Estimate, MissingError
+from sqrtdk.stats.intervals import ANY, NOT_NEGATIVE, Estimate, MissingError
 from sqrtdk.stats.wording import format_estimate
 
 
 def trained(run: RunTables) -> str:
-    """Give the window of rates and the best loss of each scale rule, by task."""
+    """Give the window of rates, the best loss and the lost runs of each scale rule, by task."""
     table = run.table("arms")
     table = table[(table["network"] == "transformer") & (table["best"] == 1)]
     if table.empty:
         raise MissingError("the run has no transformer")
     table = table[table["d_head"] == table["d_head"].max()]
-    parts = []
+    parts, at = [], table["d_head"].iloc[0]
+    every = run.table("arms")
+    every = every[(every["network"] == "transformer") & (every["d_head"] == at)]
+    counts = every.groupby(["task", "scaling"])[["lost", "n_seeds"]].sum()
     for task, rows in table.groupby("task", sort=True):
         each = [
             f"{words.rule(row['scaling'])}: {'at least ' * bool(row['window_edge'])}"
-            f"{format_estimate(Estimate(*(row[x] for x in WINDOW)))} decades and "
-            f"{row['loss']:.2f} nats"
+            f"{format_estimate(Estimate(*(row[x] for x in WINDOW)))} decades, "
+            f"{row['loss']:.2f} nats, {counts.loc[(task, row['scaling']), 'lost']} of "
+            f"{counts.loc[(task, row['scaling']), 'n_seeds']} runs lost"
             for row in rows.to_dict("records")
         ]
         needs = f"{rows['unattended'].iloc[0]:.2f} nats need no attention"
         parts.append(f"{TASKS[task]} ({needs}): {'; '.join(each)}")
     return (
-        f"Window of learning rates and best loss at d_head = {table['d_head'].iloc[0]}. "
-        f"{'. '.join(parts)}."
+        f"Window of learning rates, best loss, and runs over all rates that diverge or end above "
+        f"the loss that needs no attention, at d_head = {at}. {'. '.join(parts)}."
     )
 
 
@@ -42,8 +54,8 @@ def recurrent(run: RunTables) -> str:
     parts = []
     for task, rows in table.groupby("task", sort=True):
         losses, gains = (
-            [over_seeds(rows[f"{name}{end}"]) for name in ("transformer", "gru")]
-            for end in ("", "_gain")
+            [of_seeds(rows, f"{name}{end}", within) for name in ("transformer", "gru")]
+            for end, within in (("", NOT_NEGATIVE), ("_gain", ANY))
         )
         text = " and ".join(map(format_estimate, losses))
         parts.append(f"{TASKS[str(task)]}: {text} nats{added(gains)}")
@@ -59,15 +71,26 @@ def collapsing(run: RunTables) -> str:
     table = run.table("collapse")
     if table.empty:
         raise MissingError("the run has no transformer")
-    counts = table.groupby(["task", "d_head"], sort=True, as_index=False).sum()
     parts = [
-        f"{TASKS[row['task']]} at d_head = {row['d_head']}: {row['collapsed_failed']} of "
-        f"{row['collapsed']}, and {row['others_failed']} of {row['others']} others"
-        for row in counts.to_dict("records")
+        f"{TASKS[str(task)]} at d_head = {d_head}: {counted(rows)}; {same_rate(rows)}; "
+        f"{same_rule(rows)}"
+        for (task, d_head), rows in table.groupby(["task", "d_head"], sort=True)
     ]
     return (
-        "Runs that do not learn, of those in which the entropy of a layer falls below "
-        f"{COLLAPSED:g} of its maximum. {'. '.join(parts)}."
+        "A run collapses if the entropy of a layer falls below "
+        f"{COLLAPSED:g} of its maximum, and fails if it does not learn. {'. '.join(parts)}."
+    )
+
+
+def same_rate(runs: pd.DataFrame) -> str:
+    """Say by how much more often runs fail that collapse, at the same rate."""
+    try:
+        more = at_same_rate(runs)
+    except MissingError as reason:
+        return str(reason)
+    return (
+        f"at the same rate the share that fails is higher by {format_estimate(more)} if a run "
+        "collapses"
     )
 
 
@@ -105,7 +128,9 @@ ASKED = (
         "Does training fail when the entropy of attention collapses?",
         "Zhai et al. (2023) saw training become unstable where it did. A low entropy is no failure "
         "in itself: a position that has to find one key ends there. It is one if all the weight "
-        "goes to a wrong key, because almost no gradient is left.",
+        "goes to a wrong key, because almost no gradient is left. Too large a learning rate both "
+        "lowers the entropy and makes a run fail, so only runs at the same rate are compared, and "
+        "even there the scale rules differ: what follows is an association, not a cause.",
         collapsing,
         "claim-entropy_collapse",
     ),

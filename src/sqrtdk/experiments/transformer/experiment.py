@@ -20,7 +20,7 @@ EXPERIMENT = Experiment(
         Table(
             "collapse",
             "collapse",
-            "Runs whose attention entropy collapses, and whether they learn: one row per seed.",
+            "Lowest attention entropy of each transformer, and whether it learns: one row per run.",
             needs=("runs",),
             judges=True,
         ),
