@@ -341,6 +341,17 @@ def test_a_line_that_leaves_the_axis_says_where_and_how_far():
     assert same_color(exit_.get_color(), style.FIXED["off"])
 
 
+@pytest.mark.parametrize("laws", [("gaussian",), ("gaussian", "student_t")])
+def test_a_note_explains_the_marks_and_laws_that_are_drawn_and_no_others(laws):
+    level = summary_table(n_k=(5,), inputs=laws, value=lambda metric, d_k, n_k, arm: 0.5)
+    said = prose(draw("gradients", level, "related"))
+    assert ("heavy tails" in said) == ("student_t" in laws)
+    assert not {"▼", "↓"} & set(said)
+    falling = summary_table(n_k=(5,), inputs=laws, value=lambda metric, d_k, n_k, arm: d_k**-3.0)
+    said = prose(draw("gradients", falling, "related"))
+    assert "▼: the line leaves the axis there; ↓ is its value at the largest d_k." in said
+
+
 def test_gradients_that_are_all_zero_have_an_axis_and_say_so():
     figure = draw("gradients", summary_table(value=lambda metric, d_k, n_k, arm: 0.0))
     assert "on rms\n↓ 0" in texts(figure)

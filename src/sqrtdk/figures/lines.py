@@ -8,6 +8,7 @@ otherwise a line joins the means.
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from sqrtdk import schema
-from sqrtdk.figures import style
+from sqrtdk.figures import style, words
 from sqrtdk.figures.panels import (
     End,
     Panel,
@@ -139,12 +140,16 @@ def plot_metric(
             axes.fill_between(known[x], low, high, color=look.color, alpha=0.3, linewidth=0)
 
 
-def plot_exits(table: pd.DataFrame, axes: Axes, metric: str, looks: Looks, x: str = "d_k") -> None:
-    """Draw a triangle on the axis where a line leaves it downwards. The limits must be final."""
-    low = axes.get_ylim()[0]
+def plot_exits(table: pd.DataFrame, axes: Axes, metric: str, looks: Looks, x: str = "d_k") -> bool:
+    """Draw a triangle on the axis where a line leaves it downwards, and return whether one does.
+
+    The limits must be final.
+    """
+    low, any_leaves = axes.get_ylim()[0], False
     for variant, rows in lines_of(table, metric, x).items():
         below = rows[rows["mean"] < low]
         if len(below):
+            any_leaves = True
             axes.plot(
                 [below[x].iloc[0]],
                 [low],
@@ -156,6 +161,7 @@ def plot_exits(table: pd.DataFrame, axes: Axes, metric: str, looks: Looks, x: st
                 zorder=4,
                 label="_exit",
             )
+    return any_leaves
 
 
 def plot_within(
@@ -185,17 +191,20 @@ def plot_within(
         )  # fmt: skip
 
 
-def plot_level(axes: Axes, y: float, text: str = "") -> None:
-    """Draw a horizontal reference with its name, above the lines: a line may be exactly on it."""
+def plot_level(axes: Axes, y: float, text: str = "", *, outside: bool = False) -> None:
+    """Draw a horizontal reference with its name, above the lines: a line may be exactly on it.
+
+    The name is above the reference, or `outside` the panel where lines would cross it.
+    """
     axes.axhline(y, color=INK, linestyle="--", linewidth=0.9, zorder=3)
     axes.annotate(
         text,
-        (0.98, y),
-        (0, 4),
+        (1.0 if outside else 0.98, y),
+        (3, 0) if outside else (0, 4),
         xycoords=("axes fraction", "data"),
         textcoords="offset points",
-        ha="right",
-        va="bottom",
+        ha="left" if outside else "right",
+        va="center" if outside else "bottom",
         fontsize=style.SMALL,
     )
 
@@ -235,25 +244,28 @@ def build_lines(
     mean: str = "mean",
     x: Key | Column = schema.D_K,
     count: bool = False,
+    names: Mapping[str, str] = MappingProxyType({}),
+    exits: str = "",
 ) -> Figure:
     """Build a figure of metrics against `x`; `refer` adds a panel's reference lines.
 
     The column `variant` of the summary names the line of a row, `looks` has its colour and marker,
     and `mean` describes how seeds were pooled. Sizes have a log2 axis; a `count` has a linear one.
+    A legend has the words of `names` for variants. `exits` says why lines leave an axis.
     """
     looks = looks or style.looks(table["variant"])
     by_label = {row.label: row for row in rows}
-    names = [name_of(variant, metric, rows[0]) for variant in looks for metric in rows[0].metrics]
-    at_ends = fits_at_ends(names)
+    labels = [name_of(variant, metric, rows[0]) for variant in looks for metric in rows[0].metrics]
+    at_ends = fits_at_ends(labels)
     figure, made = panels(
         table,
         {row.label: row.metrics for row in rows},
         across=across,
         where=where,
-        margin=max(map(len, names), default=0) if at_ends else 0,
+        margin=max(map(len, labels), default=0) if at_ends else 0,
         x=x,
     )
-    marks = set()
+    marks, any_leaves = set(), False
     for panel in made:
         row, axes = by_label[panel.row], panel.axes
         # Sizes are compared across panels, counts within a panel.
@@ -271,7 +283,7 @@ def build_lines(
             plot_metric(
                 panel.table, axes, metric, looks, on_curve=list(curves), x=x.name, markevery=every
             )
-            plot_exits(panel.table, axes, metric, looks, x.name)
+            any_leaves |= plot_exits(panel.table, axes, metric, looks, x.name)
             variants = set(lines_of(panel.table, metric, x.name))
             marks |= {"Bar"} if curves else set()
             marks |= {"Band"} if variants - curves.keys() and len(set(table[x.name])) > 1 else set()
@@ -281,9 +293,14 @@ def build_lines(
             label_ends(axes, list(ends_of(panel, row, looks, x.name)))
     if made:
         if not at_ends:
-            style.legend(figure, keys_of(looks, rows[0].metrics))
+            style.legend(figure, keys_of(looks, rows[0].metrics, names))
+        leaves = "▼: the line leaves the axis there" if any_leaves else ""
+        if leaves and at_ends and any_ends_below(figure):
+            leaves += f"; ↓ is its value at the largest {words.axis(x.name)}"
+        leaves += (f", {exits}." if exits else ".") if leaves else ""
         shown = table[table["metric"].isin([metric for row in rows for metric in row.metrics])]
-        style.note(figure, " ".join(small_print(shown, sentence, marks, mean, where)))
+        said = " ".join(filter(None, (sentence, leaves)))
+        style.note(figure, " ".join(small_print(shown, said, marks, mean, where)))
     return figure
 
 
@@ -310,9 +327,22 @@ def ends_of(panel: Panel, row: PanelRow, looks: Looks, x: str = "d_k") -> Iterat
             yield End(last, name_of(variant, metric, row) + goes, looks[variant].color)
 
 
-def keys_of(looks: Looks, metrics: Sequence[str]) -> list[Line2D]:
-    """Return the entries of a legend: the variants and, for two averages, two kinds of point."""
-    variants = [Line2D([], [], label=variant, **look.line) for variant, look in looks.items()]
+def any_ends_below(figure: Figure) -> bool:
+    """Return whether a label at the end of a line gives a value below the axis."""
+    return any("↓" in text.get_text() for axes in figure.axes for text in axes.texts)
+
+
+def keys_of(
+    looks: Looks, metrics: Sequence[str], names: Mapping[str, str] = MappingProxyType({})
+) -> list[Line2D]:
+    """Return the entries of a legend: the variants and, for two averages, two kinds of point.
+
+    `names` are the words for variants.
+    """
+    variants = [
+        Line2D([], [], label=words.with_name(variant, names), **look.line)
+        for variant, look in looks.items()
+    ]
     if len(metrics) == 1:
         return variants
     rms, median = PAIR

@@ -9,6 +9,8 @@ RULES: Mapping[str, str] = {
     "inverse": "1/d_k",
     "inverse_64": "8/d_k",
     "qk_norm": "QK-norm",
+    "soft_cap": "soft cap",
+    "d_model": "1/√d_model",
     "sqrt_log_n": "√(log n)",
     "log_n": "log n",
     "square_log_n": "(log n)²",
@@ -20,6 +22,20 @@ RULES: Mapping[str, str] = {
     "ngpt": "nGPT",
 }
 """Scale rules; those of a user keep their names."""
+
+INPUTS: Mapping[str, str] = {
+    "gaussian": "unrelated",
+    "rademacher": "unrelated, entries ±1",
+    "uniform": "unrelated, uniform entries",
+    "student_t": "unrelated, heavy tails",
+    "sphere": "unrelated, of one length",
+    "non_centred": "a shared mean",
+    "planted": "one match",
+    "correlated": "one turned match",
+    "same": "a match equal to the query",
+    "graded": "a match and less related keys",
+}
+"""Input distributions."""
 
 REMEDIES: Mapping[str, str] = {
     "off": "no scale",
@@ -50,14 +66,18 @@ def with_name(name: str, known: Mapping[str, str] = RULES) -> str:
     return f"{known[name]} ({name})" if name in known else name
 
 
-def says_names(names: Iterable[str], known: Mapping[str, str] = RULES) -> str:
-    """Say what the words of a figure are called in the configuration; empty if nothing has words.
+def says_names(
+    names: Iterable[str],
+    known: Mapping[str, str] = RULES,
+    what: str = "Names in the configuration",
+) -> str:
+    """Say what names of the configuration mean; empty if none of them has words.
 
     >>> says_names(["on", "mine"])
     'Names in the configuration: on (1/√d_k).'
     """
     found = [f"{name} ({known[name]})" for name in dict.fromkeys(names) if name in known]
-    return f"Names in the configuration: {', '.join(found)}." if found else ""
+    return f"{what}: {', '.join(found)}." if found else ""
 
 
 def rule(name: str) -> str:

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator
 
 from sqrtdk.experiments.related import cosines
-from sqrtdk.figures import draw, style
+from sqrtdk.figures import draw, style, words
 from sqrtdk.figures.draw import Tables
 from sqrtdk.figures.lines import (
     PanelRow,
@@ -29,6 +29,11 @@ DECADES = 5
 """Decades of the gradients' axes; related vectors without a scale fall below all of them."""
 
 
+def says_inputs(table: pd.DataFrame) -> str:
+    """Say what the names of the input laws of a figure mean."""
+    return words.says_names(sorted(set(table["inputs"])), words.INPUTS, "Input laws")
+
+
 def build_entropy(tables: Tables) -> Figure:
     """Draw the entropy with its ceiling, a panel for each input law."""
     table = by_scaling(tables["summary"])
@@ -39,41 +44,53 @@ def build_entropy(tables: Tables) -> Figure:
                 "entropy (nats)", ("entropy_nats",), top=1.14 * math.log(table["n_k"].max()) or 1.0
             )
         ],
-        "A line for each scale rule. Dashed: ln n_k, the entropy of equal weights.",
+        "A line for each scale rule. Dashed: ln n_k, the entropy of equal weights. "
+        f"{says_inputs(table)}",
         plot_ceiling,
         exact=tables["exact"],
         across="inputs",
         where=PANEL_AXES,
+        names=words.RULES,
     )
 
 
 def build_logit_std(tables: Tables) -> Figure:
     """Draw the standard deviation of the logits, a panel for each input law."""
+    table = by_scaling(tables["summary"])
     return build_lines(
-        by_scaling(tables["summary"]),
+        table,
         [PanelRow("spread of the logits", ("logit_std",), base=2)],
-        "A line for each scale rule. Standard deviation of the logits across the keys of a query.",
+        "A line for each scale rule. Standard deviation of the logits across the keys of a query. "
+        f"{says_inputs(table)}",
         exact=tables["exact"],
         across="inputs",
         where=PANEL_AXES,
+        names=words.RULES,
         mean="quadratic mean",
     )
 
 
 def build_gradients(tables: Tables) -> Figure:
     """Draw the root mean square and median of the query gradients, a panel for each input law."""
+    table = by_scaling(tables["summary"])
+    heavy = (
+        "Under heavy tails few rows make the rms, so that it depends on d_k with 1/√d_k too. "
+        if "student_t" in set(table["inputs"])
+        else ""
+    )
     return build_lines(
-        by_scaling(tables["summary"]),
+        table,
         [
             PanelRow(f"gradient at the queries\n({words})", (name,), base=10, powers=DECADES)
             for name, words in (("grad_q_rms", "rms"), ("grad_q_median", "median"))
         ],
         "A line for each scale rule. Norms of the rows of the gradient with respect to q, over "
-        "√d_v: root mean square, and below it the median, the typical row (dashed, hollow). ▼: "
-        "the line leaves the axis there; ↓ is its value at the largest d_k.",
+        "√d_v: root mean square, and below it the median, the typical row (dashed, hollow). "
+        f"{heavy}{says_inputs(table)}",
         exact=tables["exact"],
         across="inputs",
         where=PANEL_AXES,
+        names=words.RULES,
         mean="mean (of rms the quadratic mean)",
     )
 
@@ -105,7 +122,7 @@ def build_cosines(tables: Tables) -> Figure:
         if metric == "weight":
             means = table.loc[table["metric"] == metric, "mean"]
             log_axis(axes, log_limits(means, base=10, most=DECADES), base=10)
-            plot_level(axes, 1 / panel.of("n_k"), "1/n_k")
+            plot_level(axes, 1 / panel.of("n_k"), "1/n_k", outside=True)
         else:
             axes.set_ylim(-0.02, 1.04)
             plot_level(axes, 0.5)
@@ -113,13 +130,13 @@ def build_cosines(tables: Tables) -> Figure:
         if panel.first:
             axes.set_ylabel(panel.row)
         plot_metric(panel.table, axes, metric, looks, x="cosine")
-    style.legend(figure, keys_of(looks, ("weight",)))
+    style.legend(figure, keys_of(looks, ("weight",), words.RULES))
     style.note(
         figure,
         "Above: the weight that a key gets, mean over queries; dashed: an equal share, 1/n_k. "
         "Below: the share of queries that give it at least that much; dashed: half of them. At "
         "cosine 0: all unrelated keys together. "
-        f"{style.says_seeds(table)} {style.says_where(table, where)}",
+        f"{says_inputs(table)} {style.says_seeds(table)} {style.says_where(table, where)}",
     )
     return figure
 

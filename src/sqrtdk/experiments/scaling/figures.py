@@ -69,8 +69,7 @@ def build_gradients(tables: Tables, arrays: Sequence[str]) -> Figure:
         by_scaling(tables["summary"]),
         rows,
         f"Norms of the rows of the gradient with respect to {' and '.join(arrays)}, over √d_v. "
-        "Filled: rms, their root mean square. Hollow, dashed: median, the typical row. ▼: the "
-        "line leaves the axis there; ↓ is its value at the largest d_k.",
+        "Filled: rms, their root mean square. Hollow, dashed: median, the typical row.",
         exact=tables["exact"],
         mean="mean (of rms the quadratic mean)",
     )

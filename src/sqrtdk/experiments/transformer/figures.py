@@ -112,7 +112,9 @@ def by_rate(table: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(parts) if parts else table
 
 
-def _over_steps(tables: Tables, metric: str, label: str, sentence: str, base: int | None) -> Figure:
+def _over_steps(
+    tables: Tables, metric: str, label: str, sentence: str, base: int | None, exits: str = ""
+) -> Figure:
     table = by_rate(tables["summary"])
     if table.empty:
         return style.nothing(LACKS)
@@ -129,6 +131,7 @@ def _over_steps(tables: Tables, metric: str, label: str, sentence: str, base: in
         mean="mean" if base is None else "median",
         x=STEP,
         count=True,
+        exits=exits,
     )
 
 
@@ -146,8 +149,9 @@ def build_logits(tables: Tables) -> Figure:
     return _over_steps(
         tables, "max_logit", "largest logit",
         "Largest logit of the held-out sequences, at the best learning rate with 1/√d_head and at "
-        "larger ones. ▼: the line leaves the axis, because all logits of most seeds are negative.",
+        "larger ones.",
         10,
+        exits="because all logits of most seeds are negative",
     )  # fmt: skip
 
 
