@@ -154,8 +154,10 @@ def page() -> Iterator[str]:
         f"same way as [verdicts-trained.md](verdicts-trained.md): {REPEATS} runs for each truth "
         "and number of seeds, judged by the code that judges a real run. Each entry is the "
         "percentage of runs with the verdict true / false; the others are undecided or not "
-        "measured. `exponent_match` shares the rule of `exponent_related`, `length_root` and "
-        "`length_entropy` that of `length_log`, and `length_ssmax` that of `length_gap`. The "
+        "measured. `exponent_match` shares the rule of `exponent_related`; `length_root`, "
+        "`length_entropy` and `length_log_entropy` that of `length_log`; `length_ssmax`, "
+        "`length_yarn`, `length_gap_entropy`, `length_ssmax_entropy` and `length_yarn_entropy` "
+        "that of `length_gap`. The "
         f"agreement test has {POINTS} points of {DRAWS} queries in every column, and decides "
         "without an interval."
     )
@@ -168,7 +170,11 @@ def page() -> Iterator[str]:
         "the research grid was run. Changed after its first run: a law without a best power in any "
         "seed is false and no longer not measured. `length_ssmax` is about planted rows, for which "
         "the rule was made. `length_entropy` was added, because the best power for the share of "
-        "the entropy of unrelated keys differs from that for their selectivity."
+        "the entropy of unrelated keys differs from that for their selectivity. After the numbers "
+        "of later runs were seen, `length_entropy` was judged for all laws of rows and no longer "
+        "for unrelated keys only, and `length_log_entropy`, `length_yarn` and "
+        "the claims about the entropy under named rules were added, with the rules and margins "
+        "that there were."
     )
     yield ""
     yield (

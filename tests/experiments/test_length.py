@@ -246,6 +246,29 @@ def test_a_kept_selectivity_has_a_small_range() -> None:
     assert claims.gap(kept_table(0.374)).holds is None
 
 
+def test_yarn_and_the_share_of_the_entropy_are_judged_for_every_law() -> None:
+    rows = [
+        {"n_k": n_k, "n_q": 8, "rows": law, "rule": rule, "metric": metric, "mean": mean,
+         "ci_low": mean - 0.005, "ci_high": mean + 0.005, "exact": mean, "attainable": 1.0}
+        for law, last in (("independent", 0.45), ("exponential", 0.2))
+        for rule in ("0.5", "gap", "yarn") for metric in ("selectivity", "entropy_share")
+        for n_k, mean in {16: 0.5, 64: 0.5, 1024: 0.5, 4096: last}.items()
+    ]  # fmt: skip
+    named = {claim.claim: claim for claim in claims.CLAIMS}
+    for name, fails in {
+        "length_yarn": "fails for rows = exponential",
+        "length_gap_entropy": "fails for rows = exponential",
+        "length_yarn_entropy": "fails for rows = exponential",
+    }.items():
+        claim = named[name]
+        assert claim.evidence is not None
+        found = judge(claim, claim.evidence(LONG, pd.DataFrame(rows)))
+        assert found["verdict"] == "true with a condition"
+        assert str(found["condition"]).startswith(f"{fails}; where it holds, from 16 to 4096 keys")
+    assert claims.power_entropy(best_row(1.0, 0.1, law="planted")).holds is True
+    assert claims.power_entropy(best_row(0.45, 0.1)).holds is False
+
+
 def test_one_key_is_refused_before_the_run() -> None:
     with pytest.raises(ConfigError, match="n_k: 1 is not allowed; allowed: whole numbers from 2"):
         compose(["grid=smoke", "experiments=length", "n_k=[1,16]"], {})

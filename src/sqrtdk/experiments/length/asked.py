@@ -2,7 +2,9 @@
 
 import math
 
-from sqrtdk.experiments.length.best import CLAIMED, SHARE, halves
+import pandas as pd
+
+from sqrtdk.experiments.length.best import CLAIMED, MOST, SHARE, halves
 from sqrtdk.experiments.length.claims import ceiling
 from sqrtdk.experiments.story import Asked, RunTables, said
 from sqrtdk.stats.intervals import Estimate, MissingError
@@ -17,8 +19,8 @@ WORDS = {
 
 def length(run: RunTables) -> str:
     """Say which power of log n keeps the selectivity of each law of rows, and how well."""
-    table = run.table("best")
-    table = table[table["criterion"] == SHARE]
+    every = run.table("best")
+    table = every[every["criterion"] == SHARE]
     none, table = table[table["n_seeds"] == 0], table[table["mean"].notna()]
     if table.empty:
         raise MissingError("the run has no best power")
@@ -43,11 +45,29 @@ def length(run: RunTables) -> str:
     )
     (column,) = (name for name, power in CLAIMED.items() if power == 1.0)
     moves = ", ".join(f"{100 * row[column]:.3g} % {WORDS[row['rows']]}" for row in rows)
-    planted = f" With a match, {ceiling(sizes)}." if "planted" in set(table["rows"]) else ""
+    planted = ""
+    if "planted" in set(table["rows"]):
+        raw = every[(every["criterion"] == "selectivity") & (every["rows"] == "planted")]
+        planted = f" With a match, {ceiling(sizes)}.{raw_weight(raw.iloc[0])}"
     return (
         f"From {sizes[0]} to {sizes[-1]} keys the power of log n under which the selectivity has "
         f"no slope is {', '.join(texts)}{without}.{moving} Under log n itself the exact "
         f"selectivity moves by {moves}.{planted}"
+    )
+
+
+def raw_weight(row: pd.Series) -> str:
+    """Say which power keeps the weight of a match itself, of which verdicts judge a share."""
+    if row["n_seeds"] == 0:
+        found = f"no power from 0 to {MOST:g} keeps"
+    elif row["n_without"] > 0:
+        found = f"in {row['n_without']} of {row['n_seeds'] + row['n_without']} seeds no power keeps"
+    else:
+        power = said(Estimate(row["mean"], row["ci_low"], row["ci_high"]))
+        found = f"the power {power} keeps"
+    return (
+        f" The weight itself is not what the verdicts judge: {found} it, because the most that can "
+        "be had falls with the number of keys."
     )
 
 

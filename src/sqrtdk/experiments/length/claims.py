@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import pandas as pd
 
@@ -13,6 +14,7 @@ from sqrtdk.experiments.length.best import CLAIMED, MOST, SHARE, halves
 from sqrtdk.experiments.length.curves import attainable
 from sqrtdk.experiments.length.measure import GAP, PUBLISHED
 from sqrtdk.experiments.length.rows import COSINE, HEAD
+from sqrtdk.figures import words
 from sqrtdk.schema import Settings
 from sqrtdk.stats.curves import Curve, relative_range
 from sqrtdk.stats.decisions import steady
@@ -32,6 +34,11 @@ FEWEST, LONG = 4, 4096
 _FEW = f"a rule over lengths needs {FEWEST} of them or more, up to {LONG}"
 
 
+ENTROPY = "entropy_share"
+
+KEEPS = {"selectivity": "the selectivity", ENTROPY: "the share of the entropy"}
+"""What a rule may keep, in words."""
+
 NAMED = {0.5: "the root of log n", 1.0: "log n"}
 """The claimed powers in words."""
 
@@ -48,14 +55,19 @@ def root(whole: WholeTable) -> Finding:
 
 def root_entropy(whole: WholeTable) -> Finding:
     """Judge whether the power of log n that keeps the share of the entropy is 1/2."""
-    return _judge(whole, 0.5, "entropy_share")
+    return _judge(whole, 0.5, ENTROPY)
+
+
+def power_entropy(whole: WholeTable) -> Finding:
+    """Judge whether the power of log n that keeps the share of the entropy is 1."""
+    return _judge(whole, 1.0, ENTROPY)
 
 
 def _judge(whole: WholeTable, claimed: float, criterion: str) -> Finding:
     need_long(whole.settings)
     row = whole.table[whole.table["criterion"] == criterion].to_dict("records")[0]
     planted = criterion == SHARE and row["rows"] == "planted"
-    what = "the share of the entropy" if criterion == "entropy_share" else "the selectivity"
+    what = KEEPS[ENTROPY if criterion == ENTROPY else "selectivity"]
     sizes = sorted(whole.settings["n_k"])
     over = f"from {sizes[0]} to {sizes[-1]} keys"
     found = POWER.judge(
@@ -99,11 +111,11 @@ def need_long(settings: Settings) -> None:
         raise MissingError(_FEW)
 
 
-def kept(whole: WholeTable, rule: str) -> Finding:
-    """Judge whether a rule keeps the selectivity over all lengths."""
+def kept(whole: WholeTable, rule: str, metric: str = "selectivity") -> Finding:
+    """Judge whether a rule keeps the selectivity, or the share of the entropy, over all lengths."""
     need_long(whole.settings)
     rows = whole.table[
-        (whole.table["rule"] == rule) & (whole.table["metric"] == "selectivity")
+        (whole.table["rule"] == rule) & (whole.table["metric"] == metric)
     ].sort_values("n_k")
     if rows.empty:
         raise MissingError(f"the run has no rule {rule}")
@@ -122,15 +134,16 @@ def kept(whole: WholeTable, rule: str) -> Finding:
     verb = {True: "keeps", False: "does not keep", None: "may keep"}[holds]
     name = str(rows["rows"].iloc[0])
     over = f"from {sizes[0]} to {sizes[-1]} keys"
-    limit = ceiling(sizes) if name == "planted" else ""
+    limit = ceiling(sizes) if name == "planted" and metric != ENTROPY else ""
+    what, named = KEEPS[metric], words.rule(rule)
     return Finding(
         holds,
-        f"selectivity from {format_estimate(first)} to {format_estimate(last)}, range "
+        f"{what[4:]} from {format_estimate(first)} to {format_estimate(last)}, range "
         f"{format_percent(moved)}",
-        f"For {name} rows {rule} {verb} the selectivity: it goes from {format_estimate(first)} at "
+        f"For {name} rows {named} {verb} {what}: it goes from {format_estimate(first)} at "
         f"{sizes[0]} keys to {format_estimate(last)} at {sizes[-1]}, range {format_percent(moved)}"
         f"{f'; {limit}' if limit else ''}.",
-        f"range of the selectivity over lengths with {rule}",
+        f"range of {what} over lengths with {named}",
         moved._replace(exact=math.nan),
         abs(moved.mean - KEPT),
         join(over, limit) if holds else "",
@@ -145,6 +158,11 @@ def gap(whole: WholeTable) -> Finding:
 def ssmax(whole: WholeTable) -> Finding:
     """Judge scalable softmax with its published constant."""
     return kept(whole, next(iter(PUBLISHED)))
+
+
+def yarn(whole: WholeTable) -> Finding:
+    """Judge YaRN's factor with its published constant."""
+    return kept(whole, "yarn")
 
 
 def of_planted(settings: Settings, table: pd.DataFrame) -> list[WholeTable]:
@@ -171,11 +189,14 @@ _SHARE = (
     "weight."
 )
 
-_KEPT = (
-    "True if the largest and the smallest selectivity over the lengths differ by surely less than "
-    f"{100 * KEPT:.0f} % of the largest, false if surely by more. {_SHARE} "
-    f"Needs {FEWEST} lengths or more, up to {LONG}."
+_RANGE = (
+    "True if the largest and the smallest {what} over the lengths differ by surely less than "
+    f"{100 * KEPT:.0f} % of the largest, false if surely by more. "
 )
+
+_LONG_ENOUGH = f"Needs {FEWEST} lengths or more, up to {LONG}."
+
+_KEPT = f"{_RANGE.format(what='selectivity')}{_SHARE} {_LONG_ENOUGH}"
 
 
 def _claim(
@@ -221,14 +242,19 @@ CLAIMS = (
             "1/2",
         )
     ),
-    _unrelated(
-        _claim(
-            "length_entropy",
-            "For unrelated keys, growth as the root of log n keeps the share of the entropy.",
-            root_entropy,
-            "the entropy over ln n_k",
-            "1/2",
-        )
+    _claim(
+        "length_entropy",
+        "The power of log n that leaves the share of the entropy without a slope is near 1/2.",
+        root_entropy,
+        "the entropy over ln n_k",
+        "1/2",
+    ),
+    _claim(
+        "length_log_entropy",
+        "The power of log n that leaves the share of the entropy without a slope is near 1.",
+        power_entropy,
+        "the entropy over ln n_k",
+        "1",
     ),
     Claim(
         "length_gap",
@@ -251,5 +277,32 @@ CLAIMS = (
         evidence=of_planted,
         lacking="the run has no rows with a match",
         table="curves",
+    ),
+    Claim(
+        "length_yarn",
+        "YaRN's factor with its published constant keeps attention selective.",
+        _KEPT,
+        "length-curves",
+        yarn,
+        source="ours",
+        evidence=_by_rows,
+        table="curves",
+    ),
+    *(
+        Claim(
+            f"length_{rule}_entropy",
+            f"{sentence} keeps the share of the entropy.",
+            f"{_RANGE.format(what='entropy over ln n_k')}{_LONG_ENOUGH}",
+            "length-curves",
+            partial(kept, rule=rule, metric=ENTROPY),
+            source="ours",
+            evidence=_by_rows,
+            table="curves",
+        )
+        for rule, sentence in {
+            GAP: "A scale that counts the gaps below the largest score",
+            "ssmax": "Scalable softmax with its published constant",
+            "yarn": "YaRN's factor with its published constant",
+        }.items()
     ),
 )
