@@ -184,6 +184,43 @@ def test_exact_values_exist_only_for_the_laws_of_the_theory_and_plain_factors() 
         assert names(inputs={"one": law}) == set()
     capped = SETTINGS["scaling"] | {"soft_cap": {"rule": "soft_cap", "cap": 5}}
     assert names(scaling=capped) == {"off", "on"}
+    matched = {"one": {"law": "planted", "cosine": 0.5}}
+    normed = SETTINGS["scaling"] | {"qk_norm": {"rule": "qk_norm", "scale": 8}}
+    assert names(scaling=normed) == {"off", "on", "qk_norm"}
+    assert names(scaling=normed, inputs=matched) == {"off", "on"}
+
+
+@pytest.mark.parametrize("law", [{"law": "gaussian"}, {"law": "sphere", "arrays": "both"}])
+def test_qk_norm_has_the_exact_values_of_the_sphere_for_what_follows_from_the_logits(
+    law: dict[str, Any],
+) -> None:
+    settings = SETTINGS | {
+        "d_k": [4],
+        "n_k": [6],
+        "inputs": {"one": law},
+        "scaling": {"qk_norm": {"rule": "qk_norm", "scale": 8}},
+    }
+    (place,) = theory_points.points(settings)
+    # With keys of their own for each query, all rows are independent.
+    normal = np.random.default_rng(5).standard_normal
+    q, k = normal((20_000, 1, 4)), normal((20_000, 6, 4))
+    cosines = (q @ np.swapaxes(k, 1, 2))[:, 0] / (
+        np.linalg.norm(q, axis=-1) * np.linalg.norm(k, axis=-1)
+    )
+    weights = np.exp(8 * cosines) / np.exp(8 * cosines).sum(axis=-1, keepdims=True)
+    known = {place.point: theory_points._expectations_at(place.point)}
+    metrics = ["entropy_nats", "sum_sq_weights", "max_weight", "grad_q_rms", "grad_scores_rms"]
+    rows = exact_table.rows([place], known, n_qs=[2], metrics=metrics)
+    exact = {str(row["metric"]): row["exact"] for row in rows}
+    assert set(exact) == set(metrics[:3])
+    for name, found in (
+        ("entropy_nats", -np.sum(weights * np.log(weights), axis=-1)),
+        ("sum_sq_weights", np.sum(weights**2, axis=-1)),
+        ("max_weight", weights.max(axis=-1)),
+    ):
+        z = (found.mean() - exact[name]) / (found.std() / math.sqrt(len(found)))
+        # Three z of one draw: beyond 4 once in 5,000 of them.
+        assert abs(z) < 4
 
 
 def test_rows_of_keys_carry_the_ratio_of_queries_to_keys() -> None:

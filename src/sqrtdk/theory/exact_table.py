@@ -20,6 +20,10 @@ COLUMNS = (
 )
 
 
+BEHIND_LOGITS = ("grad_scores", "grad_q", "grad_k")
+"""Beginnings of the columns that depend on how the logits follow from q and k."""
+
+
 def value(metric: str, point: Point, found: Expectations, n_q: int) -> float | None:
     """Return the exact value of a column of runs.csv, or None without theory.
 
@@ -52,7 +56,7 @@ def rows(
 ) -> list[tables.Row]:
     """Return every exact value at some points, sorted by axes."""
     result: list[tables.Row] = []
-    for inputs, scaling, point in found:
+    for inputs, scaling, point, of_logits in found:
         for n_q in n_qs:
             axes: tables.Row = {
                 "d_k": point.d_k,
@@ -62,6 +66,8 @@ def rows(
                 "scaling": scaling,
             }
             for metric in metrics:
+                if of_logits and metric.startswith(BEHIND_LOGITS):
+                    continue
                 number = value(metric, point, known[point], n_q)
                 if number is not None:
                     result.append(axes | {"metric": metric, "exact": number})

@@ -1,6 +1,7 @@
 """Exact expectations as shards: one file for the points of one n_k, shared by all runs.
 
 They exist for the input laws of `law_at` and scale rules that are a plain factor of d_k and n_k.
+QK-norm takes cosines, which for unrelated vectors are those on the sphere: see `cosines`.
 """
 
 import itertools
@@ -43,11 +44,15 @@ class Point(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A point, and the names that it has in a run."""
+    """A point, and the names that it has in a run.
+
+    With `of_logits` the point has the law of the logits, and not that of the vectors behind them.
+    """
 
     inputs: str
     scaling: str
     point: Point
+    of_logits: bool = False
 
 
 COLUMNS = (
@@ -112,8 +117,24 @@ def points(settings: Settings) -> Iterator[Place]:
         rules = settings["scaling"].items()
         for n_k, d_k, (name, rule) in itertools.product(settings["n_k"], sizes, rules):
             factor, law = scale_rules.factor(rule, d_k=d_k, n_k=n_k), law_at(entry, d_k)
-            if factor is not None and law is not None:
+            if law is None:
+                continue
+            if factor is not None:
                 yield Place(inputs, name, Point(n_k, d_k, factor, *law))
+            elif (point := cosines(rule, law, n_k=n_k, d_k=d_k)) is not None:
+                yield Place(inputs, name, point, of_logits=True)
+
+
+def cosines(rule: Entry, law: Law, *, n_k: int, d_k: float) -> Point | None:
+    """Return the point on the sphere that has the logits of a rule; None if no point has them.
+
+    Unrelated vectors of any of these laws have uniform directions, so that the cosines of QK-norm
+    are those of vectors on the sphere, where a scale s is the factor s / d_k of the scores.
+    """
+    made = scale_rules.rule(rule, d_k=d_k, n_k=n_k)
+    if not isinstance(made, scale_rules.QKNorm) or law.kind == "match" or d_k < 2:
+        return None
+    return Point(n_k, d_k, made.scale / d_k, "sphere")
 
 
 def curve(sizes: list[int], between: int = POINTS_BETWEEN["gaussian"]) -> list[float]:

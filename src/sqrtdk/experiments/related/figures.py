@@ -34,6 +34,13 @@ def says_inputs(table: pd.DataFrame) -> str:
     return words.says_names(sorted(set(table["inputs"])), words.INPUTS, "Input laws")
 
 
+def _of_sphere(exact: pd.DataFrame) -> str:
+    """Say which law the exact values of QK-norm have, if some are drawn."""
+    if "qk_norm" not in set(exact["scaling"]):
+        return ""
+    return "QK-norm takes cosines, so its exact line for unrelated vectors is that of the sphere. "
+
+
 def build_entropy(tables: Tables) -> Figure:
     """Draw the entropy with its ceiling, a panel for each input law."""
     table = by_scaling(tables["summary"])
@@ -45,6 +52,7 @@ def build_entropy(tables: Tables) -> Figure:
             )
         ],
         "A line for each scale rule. Dashed: ln n_k, the entropy of equal weights. "
+        f"{_of_sphere(tables['exact'])}"
         f"{says_inputs(table)}",
         plot_ceiling,
         exact=tables["exact"],

@@ -81,7 +81,7 @@ def build_rates(tables: Tables) -> Figure:
             "initialisation. Coloured and dashed: a gated recurrent network with as many "
             "parameters, the same in all panels of a task. Level line: the loss that needs no "
             "attention, for characters that of a table of pairs. "
-            f"{style.says_seeds(table)}",
+            f"{style.says_seeds(table)} {words.says_names(tables['arms']['scaling'])}",
         )
     return figure
 
@@ -124,7 +124,7 @@ def _over_steps(
             PanelRow(f"{label}\nlayer {layer}", (f"{metric}_{layer}",), base=base)
             for layer in range(LAYERS)
         ],
-        sentence,
+        f"{sentence} {words.says_names(table['scaling'])}",
         looks=_looks(table["scaling"]),
         across="learning_rate",
         where=("task", "d_head"),
@@ -173,13 +173,20 @@ def build_start(tables: Tables) -> Figure:
         table,
         [PanelRow("entropy (nats)", ("entropy",), top=1.05 * float(table["mean"].max()))],
         "Entropy of a row in layer 0 before the first step. Dotted: exact for that many unrelated "
-        "keys; the tokens of one sequence are not quite unrelated.",
+        f"keys{_of_sphere(table)}; the tokens of one sequence are not quite unrelated. "
+        f"{words.says_names(tables['start']['scaling'])}",
         refer,
         looks=looks,
         across="d_head",
         where=("task",),
         x=schema.N_K,
     )
+
+
+def _of_sphere(table: pd.DataFrame) -> str:
+    """Say which law the exact values of QK-norm have, if some are drawn."""
+    known = table.loc[table["scaling"] == "qk_norm", "formula"].notna().any()
+    return ", of QK-norm for keys on the sphere, because it takes cosines" if known else ""
 
 
 BUILD: draw.Builders = {

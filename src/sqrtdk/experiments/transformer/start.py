@@ -1,5 +1,6 @@
 """Compute start.csv: entropy of a row at initialisation against the number of keys that it sees."""
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -8,10 +9,12 @@ import pandas as pd
 from sqrtdk import schema
 from sqrtdk.core import scale_rules
 from sqrtdk.experiments.transformer.measure import D_HEAD, ROWS, TASK, Settings
-from sqrtdk.schema import Column
+from sqrtdk.schema import Column, Entry
 from sqrtdk.stats.intervals import interval
 from sqrtdk.storage import tables
 from sqrtdk.theory.expectations import averages
+from sqrtdk.theory.points import cosines
+from sqrtdk.theory.related import Law, expectations_of
 
 COLUMNS = (
     *(schema.axis_column(key) for key in (TASK, D_HEAD, schema.SCALING)),
@@ -22,8 +25,8 @@ COLUMNS = (
     Column("ci_high", "Upper end.", "nats", optional=True),
     Column(
         "exact",
-        "Exact entropy for this many unrelated keys of d_head dimensions and this scale. Empty for "
-        "a rule that is not one factor.",
+        "Exact entropy for this many unrelated keys of d_head dimensions and this scale; of "
+        "QK-norm that on the sphere. Empty for other rules that are not one factor.",
         "nats",
         optional=True,
     ),
@@ -41,7 +44,6 @@ def rows(settings: Settings, runs: pd.DataFrame) -> Iterator[tables.Row]:
             values = cells[f"entropy_row_{n}"].dropna().to_numpy(float)
             if not len(values):
                 continue
-            factor = scale_rules.factor(rule, d_k=int(d_head), n_k=n)
             low, high = interval(values)
             yield {
                 "task": str(task),
@@ -52,5 +54,16 @@ def rows(settings: Settings, runs: pd.DataFrame) -> Iterator[tables.Row]:
                 "entropy": float(np.mean(values)),
                 "ci_low": low,
                 "ci_high": high,
-                "exact": np.nan if factor is None else averages(n, int(d_head), factor)[0],
+                "exact": _exact(rule, int(d_head), n),
             }
+
+
+def _exact(rule: Entry, d_head: int, n_k: int) -> float:
+    """Return the exact mean entropy of n_k unrelated keys, or NaN without theory."""
+    factor = scale_rules.factor(rule, d_k=d_head, n_k=n_k)
+    if factor is not None:
+        return float(averages(n_k, d_head, factor)[0])
+    point = cosines(rule, Law(), n_k=n_k, d_k=d_head)
+    if point is None:
+        return math.nan
+    return expectations_of(point.law, n_k, point.d_k, point.scale).entropy_nats
