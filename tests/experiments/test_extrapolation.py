@@ -14,8 +14,9 @@ from sqrtdk.claims import verdicts
 from sqrtdk.core import scale_rules
 from sqrtdk.core.attention import attention
 from sqrtdk.experiments import cells
-from sqrtdk.experiments.extrapolation import claims, lengths, measure
+from sqrtdk.experiments.extrapolation import claims, figures, lengths, measure
 from sqrtdk.experiments.training import lookup, loop
+from sqrtdk.figures import style
 from sqrtdk.storage import tables
 from sqrtdk.system.errors import UserError
 
@@ -256,6 +257,29 @@ def test_a_learned_multiplier_is_judged_by_that_of_the_root() -> None:
             "fails for scaling = log_n, multiplier = learned",
         ),
     }
+
+
+def test_every_rule_is_drawn_and_named_in_one_panel_of_a_line_beside_the_root() -> None:
+    rules = ["on", *(name for names in figures.FAMILIES.values() for name in names), "mine"]
+    columns = [name for name, *_ in figures.METRICS]
+    rows_ = [
+        {"d_k": 8, "n_k": 4, "batch_size": 2, "scaling": rule, "multiplier": kind, "n_asked": n,
+         "n_seeds": 3, "best_match_weight": 0.9, "best_loss": 0.5,
+         **{f"{name}{end}": 2.0 for name in columns for end in ("", "_low", "_high")}}
+        for rule in rules for kind in ("fixed", "learned") for n in (4, 16)
+    ]  # fmt: skip
+    with style.context():
+        figure = figures.build_match({"lengths": pd.DataFrame(rows_)})
+    assert len(figure.axes) == 4 * len(figures.METRICS) * 2
+    named = [{text.get_text() for text in axes.texts} for axes in figure.axes]
+    assert all("1/√d_k" in one and len(one) <= 5 for one in named)
+    first = [one - {"1/√d_k"} for one in named[:4]]
+    assert sum(map(len, first)) == len(set().union(*first)) == len(rules) - 1
+    for axes in figure.axes:
+        assert [line for line in axes.lines if line.get_label() == "_best"]
+    # Losses of 2 where the best possible is 0.5.
+    said = " ".join(figure.get_supxlabel().split())
+    assert "asked at 16 keys, the losses are 4.0 to 4.0 times that of the best" in said
 
 
 def test_the_simulated_rules_of_remedies_sinks_and_length_are_seldom_wrong() -> None:

@@ -18,7 +18,7 @@ RULES: Mapping[str, str] = {
     "yarn": "YaRN",
     "gap": "gap counting",
     "qk_clip": "QK-clip",
-    "softmax1": "softmax with a sink of 0",
+    "softmax1": "sink of 0",
     "ngpt": "nGPT",
 }
 """Scale rules; those of a user keep their names."""

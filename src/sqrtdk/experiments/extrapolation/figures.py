@@ -1,32 +1,36 @@
-"""Draw the figure of length: weight on the match, loss, entropy and accuracy against n."""
+"""Draw the figure of length: weight on the match and loss against n, a panel for each family."""
 
-import itertools
-import math
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from sqrtdk.experiments.extrapolation.measure import MULTIPLIER
-from sqrtdk.figures import draw, style
+from sqrtdk.figures import draw, style, words
 from sqrtdk.figures.draw import Tables
-from sqrtdk.figures.panels import log_axis, log_limits, sheet, size_axis
+from sqrtdk.figures.panels import End, label_ends, log_axis, log_limits, sheet, size_axis
 from sqrtdk.figures.style import INK, Look
+from sqrtdk.stats.wording import format_number
 
-PANELS = (
+METRICS = (
     ("match_weight", "weight on the match", "best_match_weight"),
     ("held_out_loss", "held-out loss", "best_loss"),
-    ("entropy_nats", "entropy (nats)", ""),
 )
 """A metric, the name of its axis and its best possible value."""
 
-SHARED = ("d_k", "n_k", "batch_size")
+REFERENCE = "on"
+"""The rule that every panel has."""
 
-NEAR_ON = "#3f93c8"
-"""A colour of the cycle that is close to that of 1/√d_k."""
+FAMILIES: Mapping[str, Sequence[str]] = {
+    "powers of log n": ("sqrt_log_n", "log_n", "square_log_n", "ssmax"),
+    "growing otherwise": ("gap", "yarn"),
+    "not growing": ("qk_clip", "softmax1", "ngpt"),
+}
+"""The panels of a line, with few enough rules to be labelled; others are in one of their own."""
+
+SHARED = ("d_k", "n_k", "batch_size")
 
 
 def of_one_size(table: pd.DataFrame) -> pd.DataFrame:
@@ -37,67 +41,85 @@ def of_one_size(table: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-def looks_of(table: pd.DataFrame) -> dict[str, Look]:
-    """Return the look of every rule; the blue that is close to that of 1/√d_k comes last.
+def families(table: pd.DataFrame) -> dict[str, list[str]]:
+    """Return the panels of a line that have a rule of their own, with the rules of each.
 
-    Where no rule is `off`, its colour serves another one.
+    >>> families(pd.DataFrame({"scaling": ["gap", "mine", "on"]}))
+    {'growing otherwise': ['on', 'gap'], 'other rules': ['on', 'mine']}
     """
-    found = style.looks(table["scaling"])
-    spare = [color for name, color in style.FIXED.items() if name not in found]
-    colors = itertools.cycle([*(x for x in style.CYCLE if x != NEAR_ON), *spare, NEAR_ON])
-    return {
-        name: look if name in style.FIXED else replace(look, color=next(colors))
-        for name, look in found.items()
-    }
+    there = set(table["scaling"])
+    known = {name for names in FAMILIES.values() for name in names}
+    groups = {
+        title: [name for name in names if name in there] for title, names in FAMILIES.items()
+    } | {"other rules": sorted(there - known - {REFERENCE})}
+    first = [REFERENCE] if REFERENCE in there else []
+    return {title: [*first, *names] for title, names in groups.items() if names} or {"": first}
 
 
 def build_match(tables: Tables) -> Figure:
-    """Draw each metric against the number of keys, a row of panels for each kind of multiplier."""
+    """Draw each metric against the number of keys, a line of panels for each kind of multiplier."""
     table = of_one_size(tables["lengths"])
-    looks = looks_of(table)
+    looks, groups = style.looks(table["scaling"]), families(table)
     kinds = [x for x in MULTIPLIER.choices if x in set(table["multiplier"])]
-    figure, grid = sheet(len(kinds), len(PANELS), margin=0, headings=2 * len(kinds))
+    lines = [(kind, metric) for kind in kinds for metric in METRICS]
+    margin = max(len(_label(name)) for name in looks)
+    figure, grid = sheet(len(lines), len(groups), margin=margin, headings=2 * len(lines))
     losses = pd.concat([table[x] for x in ("held_out_loss", "held_out_loss_high", "best_loss")])
     limits = log_limits(losses, base=10, most=4)
-    for line, kind in enumerate(kinds):
-        for column, (metric, label, best) in enumerate(PANELS):
+    for line, (kind, (metric, label, best)) in enumerate(lines):
+        rows = table[table["multiplier"] == kind]
+        for column, (title, names) in enumerate(groups.items()):
             axes = figure.add_subplot(grid[line, column])
             size_axis(axes, table["n_asked"])
-            axes.set_title(f"{label}\n{kind} multiplier" if len(kinds) > 1 else label)
-            if line == len(kinds) - 1:
+            axes.set_title(f"{title}\n{kind} multiplier" if metric == METRICS[0][0] else "")
+            if line == len(lines) - 1:
                 axes.set_xlabel("keys asked")
+            if column == 0:
+                axes.set_ylabel(label)
             if metric == "held_out_loss":
                 log_axis(axes, limits, base=10)
             else:
-                top = math.log(table["n_asked"].max()) if metric == "entropy_nats" else 1.0
-                axes.set_ylim(-0.02 * top, 1.04 * top)
-            rows = table[table["multiplier"] == kind]
-            for scaling, look in looks.items():
-                _plot(rows[rows["scaling"] == scaling], axes, metric, look)
-            if best:
-                first = rows.drop_duplicates("n_asked").sort_values("n_asked")
-                axes.plot(first["n_asked"], first[best], color=INK, linestyle=":", label="_best")
-            if metric == "entropy_nats":
-                sizes = np.array(sorted(set(table["n_asked"])))
-                axes.plot(sizes, np.log(sizes), color=INK, linestyle="--", label="_ln")
-    handles = [
-        Line2D([], [], color=look.color, marker=look.marker, label=name)
-        for name, look in style.in_words(looks).items()
-    ]
-    style.legend(figure, handles)
+                axes.set_ylim(-0.02, 1.04)
+            first = rows.drop_duplicates("n_asked").sort_values("n_asked")
+            axes.plot(first["n_asked"], first[best], color=INK, linestyle=":", label="_best")
+            ends = []
+            for name in names:
+                shown = rows[rows["scaling"] == name].sort_values("n_asked")
+                if len(shown):
+                    _plot(shown, axes, metric, looks[name])
+                    last = float(shown[metric].iloc[-1])
+                    ends.append(End(last, _label(name), looks[name].color))
+            label_ends(axes, ends)
     style.note(
         figure,
         f"Trained with {int(table['n_k'].iloc[0])} keys, with a fixed or a learned multiplier of "
         "the scale, each at the learning rate of the grid that is best there for the other half of "
-        "the seeds. Dotted: the best possible weights. Dashed: ln n, the entropy of equal weights. "
-        f"{style.says_seeds(table)} {style.says_where(table, SHARED)}",
+        f"the seeds. Dotted: the best possible weights. {_says_losses(table)} "
+        f"{words.says_names(looks)} {style.says_seeds(table)} {style.says_where(table, SHARED)}",
     )
     return figure
 
 
+def _label(name: str) -> str:
+    """Return the label of a line: the words for a rule without its constants."""
+    return words.rule(name).partition(",")[0]
+
+
+def _says_losses(table: pd.DataFrame) -> str:
+    """Say how much larger than the best possible one the losses at the most keys are."""
+    last = table[table["n_asked"] == table["n_asked"].max()]
+    times = last["held_out_loss"] / last["best_loss"]
+    low, high = (format_number(float(end), 2) for end in (times.min(), times.max()))
+    return (
+        f"No rule is near them in loss: asked at {int(last['n_asked'].iloc[0])} keys, the losses "
+        f"are {low} to {high} times that of the best possible weights."
+        if times.min() > 1.5
+        else f"Asked at the most keys, the losses are {low} to {high} times theirs."
+    )
+
+
 def _plot(rows: pd.DataFrame, axes: Axes, metric: str, look: Look) -> None:
-    rows = rows.sort_values("n_asked")
-    axes.plot(rows["n_asked"], rows[metric], color=look.color, marker=look.marker, label="_line")
+    axes.plot(rows["n_asked"], rows[metric], label="_line", **look.line)
     low, high = (rows[f"{metric}_{end}"].to_numpy(float) for end in ("low", "high"))
     if axes.get_yscale() == "log":
         low = np.maximum(low, axes.get_ylim()[0])

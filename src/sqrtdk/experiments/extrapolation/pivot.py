@@ -9,5 +9,7 @@ __all__ = ["COLUMNS", "summarized"]
 
 
 def summarized(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the weight on the match and the loss, in the shape of summary.csv."""
-    return compact.summarized(table, COLUMNS, compact.own_ends("match_weight", "held_out_loss"))
+    """Return the weight on the match, the loss and the entropy, in the shape of summary.csv."""
+    return compact.summarized(
+        table, COLUMNS, compact.own_ends("match_weight", "held_out_loss", "entropy_nats")
+    )
