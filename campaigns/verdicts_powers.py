@@ -235,7 +235,9 @@ def page() -> Iterator[str]:
         "The best exponent of a seed is a root, whose mean over seeds is not exactly the root of "
         "the mean curve. On the research grid the mean over seeds is within 0.006 of the exact "
         "root for exponents of d_k and within 0.02 for powers of log n (1.9 standard errors, of "
-        "planted rows), far below the margins."
+        "planted rows), far below the margins. The planted rows of its 12 seeds lie low by "
+        "chance: at 64 keys and the factor 1, their weight of the match is 2.6 standard errors "
+        "below the exact one, and that of 600 other seeds 1.4 above it."
     )
 
 

@@ -5,6 +5,7 @@ report. All four read it from here. An experiment lists the keys that it has; `c
 values against them. This module imports nothing heavy, because every shard job imports it.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypedDict
@@ -94,6 +95,19 @@ class Key:
         return f"{several}, or null" if self.optional else several
 
 
+ANY, NOT_NEGATIVE = (-math.inf, math.inf), (0.0, math.inf)
+SHARE, DIFFERENCE = (0.0, 1.0), (-1.0, 1.0)
+"""The values that a number can have: a loss is not negative, shares differ by at most 1."""
+
+_BY_UNIT = {
+    "share": SHARE,
+    "difference of shares": DIFFERENCE,
+    "nats": NOT_NEGATIVE,
+    "steps": NOT_NEGATIVE,
+    "keys": NOT_NEGATIVE,
+}
+
+
 @dataclass(frozen=True)
 class Column:
     """One column of a table.
@@ -107,6 +121,7 @@ class Column:
     factors, each the name of an axis or a number. The first factor is the number of things that
     may be treated as independent inside one cell. Other shares, such as a normalized entropy, have
     no factors. `skewed` is for a share whose seeds scatter more upwards, the more the larger it is.
+    `within` are the values that it can have, if its unit does not say so.
 
     An `optional` column may be empty where its meaning says so; anywhere else an undefined value
     is an error.
@@ -121,6 +136,12 @@ class Column:
     pool: Literal["mean", "rms", "median"] = "mean"
     counted: tuple[str | int, ...] = ()
     skewed: bool = False
+    within: tuple[float, float] | None = None
+
+    @property
+    def possible(self) -> tuple[float, float]:
+        """Return the lowest and the highest value that a number of the column can have."""
+        return self.within or _BY_UNIT.get(self.unit, ANY)
 
 
 def axis_column(key: Key) -> Column:

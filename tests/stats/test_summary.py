@@ -9,8 +9,9 @@ import pytest
 from scipy.stats import binom
 
 from sqrtdk.experiments.scaling import measure as scaling
-from sqrtdk.schema import Column
+from sqrtdk.schema import SHARE, Column
 from sqrtdk.stats import agreement, by_row, intervals, summary
+from sqrtdk.stats.intervals import over_seeds
 from sqrtdk.storage import frames, tables
 
 SCHEMA = (
@@ -58,6 +59,37 @@ def test_the_interval_of_a_share_stays_within_0_and_1() -> None:
     assert loss["ci_high"] == pytest.approx(0.7 + 4.302652729749464 * 0.3)
     assert (accuracy["ci_low"], accuracy["ci_high"]) == (0, 1)
     assert accuracy["mean"] == loss["mean"]
+
+
+def test_an_interval_is_cut_to_the_values_that_the_metric_can_have() -> None:
+    schema = (
+        *SCHEMA[:3],
+        Column("loss", "A metric.", "nats"),
+        Column("weight", "A metric.", within=SHARE),
+        Column("gain", "A metric."),
+    )
+    rows = [
+        {"d_k": 1, "scaling": "on", "seed": i, "loss": x, "weight": x, "gain": x}
+        for i, x in enumerate([0.1, 1.0, 1.0])
+    ]
+    loss, weight, gain = summary.summarize(pd.DataFrame(rows), schema, {})
+    half = 4.302652729749464 * 0.3
+    assert (loss["ci_low"], loss["ci_high"]) == (0, pytest.approx(0.7 + half))
+    assert (weight["ci_low"], weight["ci_high"]) == (0, 1)
+    assert (gain["ci_low"], gain["ci_high"]) == (pytest.approx(0.7 - half), loss["ci_high"])
+
+
+def test_a_cut_interval_covers_the_true_value_exactly_as_often() -> None:
+    # Shares of four seeds with a mean of 0.9: many intervals reach beyond 1.
+    blocks = np.random.default_rng(5).beta(9.0, 1.0, (2000, 4))
+    cut = [over_seeds(block, within=SHARE) for block in blocks]
+    whole = [over_seeds(block) for block in blocks]
+    covers = [[one.low <= 0.9 <= one.high for one in some] for some in (cut, whole)]
+    assert covers[0] == covers[1]
+    assert max(one.high for one in cut) == 1 < max(one.high for one in whole)
+    assert all(one.low <= one.mean <= one.high for one in cut)
+    # Of skewed shares the t-interval of four seeds covers less often than 95 %.
+    assert 0.85 < np.mean(covers[0]) < 0.95
 
 
 def test_floats_are_read_to_the_last_bit(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from scipy.special import betaincinv
 
+from sqrtdk.schema import ANY
 from sqrtdk.stats import by_row
 
 T = TypeVar("T")
@@ -29,18 +30,13 @@ class Estimate(NamedTuple):
     exact: float = math.nan
 
 
-ANY, NOT_NEGATIVE = (-math.inf, math.inf), (0.0, math.inf)
-SHARE, DIFFERENCE = (0.0, 1.0), (-1.0, 1.0)
-"""The values that a number can have: a loss is not negative, shares differ by at most 1."""
-
-
 def bounded(found: Estimate, within: tuple[float, float]) -> Estimate:
     """Cut the ends of an interval to the values that the number can have.
 
     Student's interval of few seeds may go beyond them. The true value never does, so the cut
     interval covers it exactly as often (docs/statistics.md).
 
-    >>> bounded(Estimate(0.99, 0.97, 1.01), SHARE)[:3]
+    >>> bounded(Estimate(0.99, 0.97, 1.01), (0.0, 1.0))[:3]
     (0.99, 0.97, 1.0)
     """
     low, high = (min(max(end, within[0]), within[1]) for end in (found.low, found.high))

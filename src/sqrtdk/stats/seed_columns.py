@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from sqrtdk.schema import Column
-from sqrtdk.stats.intervals import ANY, Estimate, MissingError, over_seeds, typical_ratio
+from sqrtdk.schema import ANY, Column
+from sqrtdk.stats.intervals import Estimate, MissingError, over_seeds, typical_ratio
 
 
 def estimate_columns(

@@ -37,8 +37,9 @@ STATISTICS = (
         "rms, that of the logarithm of the mean square; for median, between two seeds (order "
         "statistics), or below six seeds the t-interval of the logarithms; for shares that count, "
         "Clopper and Pearson's with an effective number; for grad_*_top1_share, that of the "
-        "reciprocal of the mean (docs/statistics.md). Of shares at least "
-        "0. Empty for one seed, and for a median of fewer than six seeds of which some are 0.",
+        "reciprocal of the mean (docs/statistics.md). Cut to the values that the metric can have: "
+        "of shares, losses and entropies at least 0. Empty for one seed, and for a median of fewer "
+        "than six seeds of which some are 0.",
         optional=True,
     ),
     Column(
@@ -151,10 +152,9 @@ def _statistics(
     )
     if rare:
         found["z"] = np.where([group in rare for group in groups], np.nan, found["z"])
-    if metric.unit == "share":
-        # A share is within 0 to 1, even if the t-interval of few seeds is not.
-        for end in ("ci_low", "ci_high"):
-            found[end] = np.clip(found[end], 0.0, 1.0)
+    # A share is within 0 to 1, and a loss not below 0, even if the t-interval of few seeds is.
+    for end in ("ci_low", "ci_high"):
+        found[end] = np.clip(found[end], *metric.possible)
     return np.stack([found[column.name] for column in STATISTICS[1:]], axis=1)
 
 

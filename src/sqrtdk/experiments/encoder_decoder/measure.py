@@ -126,12 +126,18 @@ COLUMNS: tuple[Column, ...] = (
         "nats",
         optional=True,
     ),
-    Column("max_weight", "Largest weight, mean over the held-out sequences.", optional=True),
+    Column(
+        "max_weight",
+        "Largest weight, mean over the held-out sequences.",
+        optional=True,
+        within=schema.SHARE,
+    ),
     Column(
         "asked_weight",
         "Weight on the state right after the pair that is asked about, mean over the held-out "
         "sequences.",
         optional=True,
+        within=schema.SHARE,
     ),
     Column(
         "logit_std",
@@ -144,6 +150,7 @@ COLUMNS: tuple[Column, ...] = (
         "grad_norm",
         "Norm of the gradient of the loss with respect to all parameters together, of the training "
         "batch of this step.",
+        within=schema.NOT_NEGATIVE,
     ),
 )
 

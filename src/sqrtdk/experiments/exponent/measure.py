@@ -48,8 +48,9 @@ COLUMNS: tuple[Column, ...] = (
         "match_weight",
         "Weight of the key i mod n_k for query i, mean over queries: of the match if the input "
         "law has one, otherwise of an ordinary key.",
+        within=schema.SHARE,
     ),
-    Column("max_weight", "Largest weight of a query, mean over queries."),
+    Column("max_weight", "Largest weight of a query, mean over queries.", within=schema.SHARE),
 )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from sqrtdk import schema
+from sqrtdk.experiments.extrapolation import measure as measured
 from sqrtdk.experiments.extrapolation.measure import MULTIPLIER, N_ASKED, Settings
 from sqrtdk.experiments.training import measure as training
 from sqrtdk.experiments.training.crossfit import CHOSEN_RATES, Chosen, at_least_loss
@@ -30,6 +31,9 @@ METRICS = {
     "best_loss": "Loss of the best possible output",
     "best_accuracy": "Accuracy of the best possible weights",
 }
+
+POSSIBLE = {column.name: column.possible for column in measured.COLUMNS}
+"""The values that each metric can have."""
 
 COLUMNS = (
     *(schema.axis_column(key) for key in (*training.SIZES, schema.SCALING, MULTIPLIER, N_ASKED)),
@@ -99,7 +103,7 @@ def _row(arm: Arm, measure: Arm | None, n_k: int, n_asked: int) -> tables.Row:
         **arm.chosen.row,
     }
     for name in METRICS:
-        row |= mean_row(name, there[name].dropna())
+        row |= mean_row(name, there[name].dropna(), within=POSSIBLE[name])
     row |= ratio_row("kept", there["match_weight"], arm.at(n_k)["match_weight"])
     if measure is not None:
         row |= ratio_row("loss_ratio", there["held_out_loss"], measure.at(n_asked)["held_out_loss"])

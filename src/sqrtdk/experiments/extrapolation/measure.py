@@ -83,11 +83,13 @@ COLUMNS: tuple[Column, ...] = (
         "Half the squared distance of the output to the wanted value, mean over held-out queries. "
         f"{_DIVERGED}",
         optional=True,
+        within=schema.NOT_NEGATIVE,
     ),
     Column(
         "match_weight",
         f"Weight on the wanted item, mean over held-out queries. {_DIVERGED}",
         optional=True,
+        within=schema.SHARE,
     ),
     Column(
         "entropy_nats",
@@ -107,10 +109,13 @@ COLUMNS: tuple[Column, ...] = (
         "best_loss",
         "Loss of the best possible output on the same queries: the expected value given the query "
         "and the library.",
+        within=schema.NOT_NEGATIVE,
     ),
-    Column("best_match_weight", "Weight on the wanted item by the best weights."),
+    Column(
+        "best_match_weight", "Weight on the wanted item by the best weights.", within=schema.SHARE
+    ),
     Column("best_accuracy", "Accuracy of the best weights.", "share"),
-    Column("diverged", "1 if held-out scores are not finite numbers, else 0."),
+    Column("diverged", "1 if held-out scores are not finite numbers, else 0.", within=schema.SHARE),
 )
 
 

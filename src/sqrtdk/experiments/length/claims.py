@@ -131,7 +131,7 @@ def kept(whole: WholeTable, rule: str, metric: str = "selectivity") -> Finding:
     sizes = list(curve)
     first, last = curve[sizes[0]], curve[sizes[-1]]
     holds = steady(curve, KEPT)
-    verb = {True: "keeps", False: "does not keep", None: "may keep"}[holds]
+    verb = {True: "is kept", False: "is not kept", None: "may be kept"}[holds]
     name = str(rows["rows"].iloc[0])
     over = f"from {sizes[0]} to {sizes[-1]} keys"
     limit = ceiling(sizes) if name == "planted" and metric != ENTROPY else ""
@@ -140,7 +140,7 @@ def kept(whole: WholeTable, rule: str, metric: str = "selectivity") -> Finding:
         holds,
         f"{what[4:]} from {format_estimate(first)} to {format_estimate(last)}, range "
         f"{format_percent(moved)}",
-        f"For {name} rows {named} {verb} {what}: it goes from {format_estimate(first)} at "
+        f"For {name} rows {what} {verb} under {named}: it goes from {format_estimate(first)} at "
         f"{sizes[0]} keys to {format_estimate(last)} at {sizes[-1]}, range {format_percent(moved)}"
         f"{f'; {limit}' if limit else ''}.",
         f"range of {what} over lengths with {named}",

@@ -77,16 +77,16 @@ def rows(settings: Settings, runs: pd.DataFrame) -> Iterator[tables.Row]:
         known, best = exact(law, n_k, factor), attainable(law, n_k)
         for metric in METRICS:
             values = frame[metric].to_numpy(dtype=float)
-            low, high = intervals.interval(values)
+            found = intervals.over_seeds(values, within=schema.SHARE)
             target = getattr(known, metric)
             error = values.std(ddof=1) / len(values) ** 0.5 if len(values) > 1 else np.nan
             yield common | {
                 "metric": metric,
                 "n_seeds": len(values),
-                "mean": float(values.mean()),
-                "ci_low": low,
-                "ci_high": high,
+                "mean": found.mean,
+                "ci_low": found.low,
+                "ci_high": found.high,
                 "exact": target,
                 "attainable": best if metric == "selectivity" else 1.0,
-                "z": float((values.mean() - target) / error) if error > 0 else np.nan,
+                "z": float((found.mean - target) / error) if error > 0 else np.nan,
             }

@@ -72,6 +72,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "selectivity",
         "Weight of the match (planted rows) or largest weight (others), mean over rows.",
+        within=schema.SHARE,
     ),
     Column(
         "entropy_share", "Entropy over its largest possible value ln n_k, mean over rows.", "share"

@@ -78,6 +78,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "max_weight_error",
         "Largest absolute error of a single weight over all queries; 1 if a row is broken.",
+        within=schema.NOT_NEGATIVE,
     ),
 )
 

@@ -82,6 +82,7 @@ COLUMNS: tuple[Column, ...] = (
         "held_out_loss",
         "Half the squared distance of the output to the answer per entry, mean over held-out "
         "queries; 1/2 is that of an output of 0.",
+        within=schema.NOT_NEGATIVE,
     ),
 )
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from sqrtdk import schema
 from sqrtdk.core.attention import ScaleRule, attention
 from sqrtdk.core.input_laws import Array, Inputs
 from sqrtdk.core.kernel import Kernel
@@ -24,6 +25,7 @@ COLUMNS = (
         "match_weight",
         "Weight of the key i mod n_k for query i, mean over queries: of the match if the input "
         "law has one, otherwise of an ordinary key.",
+        within=schema.SHARE,
     ),
     Column(
         "weight_sum_error",

@@ -153,7 +153,7 @@ def rows_of(
         row: tables.Row = {
             "remedy": name,
             **arm.result.arm_row(budget),
-            **mean_row("window", arm.result.windows),
+            **mean_row("window", arm.result.windows, within=schema.NOT_NEGATIVE),
             **mean_row("sensitivity", arm.sensitivity),
         }
         if measure is not None:

@@ -73,8 +73,14 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "start_loss",
         "Held-out loss at initialisation: half the squared distance of the output to the value.",
+        within=schema.NOT_NEGATIVE,
     ),
-    Column("held_out_loss", f"Held-out loss after the last step. {_DIVERGED}", optional=True),
+    Column(
+        "held_out_loss",
+        f"Held-out loss after the last step. {_DIVERGED}",
+        optional=True,
+        within=schema.NOT_NEGATIVE,
+    ),
     Column(
         "entropy_nats",
         f"Entropy of the weights of a held-out query, after the last step. {_DIVERGED}",
@@ -102,7 +108,7 @@ COLUMNS: tuple[Column, ...] = (
         "Factor that multiplies the scores, or the cosines with QK-norm, after the last step.",
         optional=True,
     ),
-    Column("diverged", "1 if held-out logits are not finite numbers, else 0."),
+    Column("diverged", "1 if held-out logits are not finite numbers, else 0.", within=schema.SHARE),
 )
 
 

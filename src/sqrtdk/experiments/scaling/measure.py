@@ -137,9 +137,17 @@ COLUMNS: tuple[Column, ...] = (
         "attention.",
         "keys",
     ),
-    Column("sum_sq_weights", "Sum of the squared weights of a query, mean over queries."),
-    Column("max_weight", "Largest weight of a query, mean over queries."),
-    Column("max_weight_gap", "1 - largest weight, without cancellation, mean over queries."),
+    Column(
+        "sum_sq_weights",
+        "Sum of the squared weights of a query, mean over queries.",
+        within=schema.SHARE,
+    ),
+    Column("max_weight", "Largest weight of a query, mean over queries.", within=schema.SHARE),
+    Column(
+        "max_weight_gap",
+        "1 - largest weight, without cancellation, mean over queries.",
+        within=schema.SHARE,
+    ),
     Column(
         "jacobian_norm",
         "Frobenius norm of the softmax Jacobian diag(p) - p pᵀ, root mean square over queries.",

@@ -58,13 +58,14 @@ _FIRST = f"{_DIVERGED} Empty without a first key."
 _SINK = f"{_DIVERGED} Empty without a sink logit."
 
 
-def _pair(name: str, meaning: str, where: str) -> tuple[Column, Column]:
+def _pair(
+    name: str, meaning: str, where: str, within: tuple[float, float] = schema.SHARE
+) -> tuple[Column, Column]:
     """Return the columns of a number for queries with a match and for those without."""
+    other = f"The same for queries without a match. {where}"
     return (
-        Column(f"{name}_matched", f"{meaning} {where}", optional=True),
-        Column(
-            f"{name}_unmatched", f"The same for queries without a match. {where}", optional=True
-        ),
+        Column(f"{name}_matched", f"{meaning} {where}", optional=True, within=within),
+        Column(f"{name}_unmatched", other, optional=True, within=within),
     )
 
 
@@ -77,18 +78,21 @@ COLUMNS: tuple[Column, ...] = (
         "Held-out loss of queries with a match, after the last step: half the squared distance of "
         f"the output to the item's value. {_DIVERGED}",
         optional=True,
+        within=schema.NOT_NEGATIVE,
     ),
     Column(
         "loss_unmatched",
         f"Held-out loss of queries without a match, whose wanted output is 0. {_DIVERGED}",
         optional=True,
+        within=schema.NOT_NEGATIVE,
     ),
     Column(
         "best_matched",
         "Loss of the best possible output on the same queries with a match: the expected value "
         "given the query and the library.",
+        within=schema.NOT_NEGATIVE,
     ),
-    Column("best_unmatched", "The same for queries without a match."),
+    Column("best_unmatched", "The same for queries without a match.", within=schema.NOT_NEGATIVE),
     Column(
         "accuracy",
         f"Share of matched queries whose largest weight on an item is on theirs. {_DIVERGED}",
@@ -97,12 +101,17 @@ COLUMNS: tuple[Column, ...] = (
         optional=True,
     ),
     *_pair(
-        "item_weight", "Sum of a matched query's weights on items, mean over queries.", _DIVERGED
+        "item_weight",
+        "Sum of a matched query's weights on items, mean over queries.",
+        _DIVERGED,
+        # Sigmoids may sum to more than 1.
+        schema.NOT_NEGATIVE,
     ),
     Column(
         "max_weight_unmatched",
         f"Largest weight of an unmatched query on an item, mean over queries. {_DIVERGED}",
         optional=True,
+        within=schema.SHARE,
     ),
     *_pair(
         "first_weight", "Weight of a matched query on the first key, mean over queries.", _FIRST
@@ -112,6 +121,7 @@ COLUMNS: tuple[Column, ...] = (
         "first_value_rms",
         f"Root mean square of the entries of the first key's value; 1 at the start. {_FIRST}",
         optional=True,
+        within=schema.NOT_NEGATIVE,
     ),
     Column(
         "bias",
@@ -119,7 +129,7 @@ COLUMNS: tuple[Column, ...] = (
         f"softmax, which has neither. {_DIVERGED}",
         optional=True,
     ),
-    Column("diverged", "1 if held-out logits are not finite numbers, else 0."),
+    Column("diverged", "1 if held-out logits are not finite numbers, else 0.", within=schema.SHARE),
 )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from sqrtdk import schema
+from sqrtdk.experiments.sinks import measure as measured
 from sqrtdk.experiments.sinks.measure import ATTENTION, FIRST_KEY, Settings
 from sqrtdk.experiments.training import measure as training
 from sqrtdk.experiments.training.crossfit import CHOSEN_RATES, Chosen, at_least_loss
@@ -34,6 +35,9 @@ METRICS = {
     "best_unmatched": "Loss of the best possible output, without a match",
     "accuracy": "Share of matched queries whose largest weight on an item is on theirs",
 }
+
+POSSIBLE = {column.name: column.possible for column in measured.COLUMNS}
+"""The values that each metric can have."""
 
 _OTHER = (
     "Typical ratio (Hodges-Lehmann) of the loss of unmatched queries to that of the same attention "
@@ -92,7 +96,7 @@ def rows(settings: Settings, runs: pd.DataFrame) -> Iterator[tables.Row]:
                 **arm.chosen.row,
             }
             for name in METRICS:
-                row |= mean_row(name, arm.rows[name].dropna())
+                row |= mean_row(name, arm.rows[name].dropna(), within=POSSIBLE[name])
             others = {
                 "other_ratio": (attention, "none" if first == "learned" else "learned"),
                 "sink_ratio": ("sink_logit", first),

@@ -115,6 +115,7 @@ COLUMNS: tuple[Column, ...] = (
         "held_out_loss",
         f"Loss, mean over held-out queries. {_OVERFLOW}",
         optional=True,
+        within=schema.NOT_NEGATIVE,
     ),
     Column(
         "accuracy",
@@ -133,16 +134,19 @@ COLUMNS: tuple[Column, ...] = (
         "max_weight",
         f"Largest weight of a query, mean over held-out queries. {_OVERFLOW}",
         optional=True,
+        within=schema.SHARE,
     ),
     Column(
         "grad_w_q_norm",
         f"Norm of the gradient of the next batch with respect to W_q. {_OVERFLOW}",
         optional=True,
+        within=schema.NOT_NEGATIVE,
     ),
     Column(
         "grad_w_k_norm",
         f"Norm of the gradient of the next batch with respect to W_k. {_OVERFLOW}",
         optional=True,
+        within=schema.NOT_NEGATIVE,
     ),
     Column(
         "grad_snr",
@@ -159,7 +163,11 @@ COLUMNS: tuple[Column, ...] = (
         "steps",
         optional=True,
     ),
-    Column("diverged", "1 if held-out scores, before the scale, are not finite numbers, else 0."),
+    Column(
+        "diverged",
+        "1 if held-out scores, before the scale, are not finite numbers, else 0.",
+        within=schema.SHARE,
+    ),
 )
 
 

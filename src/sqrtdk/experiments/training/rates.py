@@ -310,7 +310,7 @@ def _reported(result: RuleResult, scaled: RuleResult | None, budget: int) -> tab
     """Return the cross-fitted columns, compared with the rule that divides by √d_k."""
     row = {
         **result.median_row,
-        **mean_row("window", result.windows),
+        **mean_row("window", result.windows, within=schema.NOT_NEGATIVE),
         "window_edge": float(result.open),
     }
     if scaled is None:

@@ -18,8 +18,7 @@ from sqrtdk.experiments.training.rates import decades
 from sqrtdk.experiments.transformer import unattended
 from sqrtdk.experiments.transformer.data import Task
 from sqrtdk.experiments.transformer.measure import D_HEAD, LEARNING_RATE, NETWORK, TASK, Settings
-from sqrtdk.schema import Column
-from sqrtdk.stats.intervals import DIFFERENCE, NOT_NEGATIVE
+from sqrtdk.schema import DIFFERENCE, NOT_NEGATIVE, Column
 from sqrtdk.stats.seed_columns import estimate_columns, mean_row
 from sqrtdk.stats.series import scaled_rule
 from sqrtdk.storage import tables

@@ -15,7 +15,8 @@ from sqrtdk.experiments.transformer.claims import (
 from sqrtdk.experiments.transformer.collapse import COLLAPSED
 from sqrtdk.experiments.transformer.measure import Settings
 from sqrtdk.figures import words
-from sqrtdk.stats.intervals import ANY, NOT_NEGATIVE, Estimate, MissingError
+from sqrtdk.schema import ANY, NOT_NEGATIVE
+from sqrtdk.stats.intervals import Estimate, MissingError
 from sqrtdk.stats.wording import format_estimate
 
 

@@ -17,12 +17,9 @@ from sqrtdk.experiments.transformer.arms import LEARNT
 from sqrtdk.experiments.transformer.collapse import COLLAPSED, matched
 from sqrtdk.experiments.transformer.measure import Settings
 from sqrtdk.figures import words
+from sqrtdk.schema import ANY, DIFFERENCE, NOT_NEGATIVE, SHARE
 from sqrtdk.stats.decisions import all_known, beyond, stepwise
 from sqrtdk.stats.intervals import (
-    ANY,
-    DIFFERENCE,
-    NOT_NEGATIVE,
-    SHARE,
     Estimate,
     MissingError,
     bounded,

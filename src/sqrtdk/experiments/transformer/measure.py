@@ -5,6 +5,7 @@ rules × seeds, with a row for each logged step. Some seeds are trained together
 digit. All scale rules of a seed see the same sequences and begin with the same parameters.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Literal, cast, get_args
@@ -120,6 +121,7 @@ COLUMNS: tuple[Column, ...] = (
             f"sequences. {_EMPTY}, and beyond the last position.",
             "nats",
             optional=True,
+            within=(0.0, math.log(n)),
         )
         for n in ROWS
     ),

@@ -3,14 +3,13 @@
 import math
 from collections.abc import Iterator
 
-import numpy as np
 import pandas as pd
 
 from sqrtdk import schema
 from sqrtdk.core import scale_rules
 from sqrtdk.experiments.transformer.measure import D_HEAD, ROWS, TASK, Settings
 from sqrtdk.schema import Column, Entry
-from sqrtdk.stats.intervals import interval
+from sqrtdk.stats.intervals import over_seeds
 from sqrtdk.storage import tables
 from sqrtdk.theory.expectations import averages
 from sqrtdk.theory.points import cosines
@@ -44,16 +43,16 @@ def rows(settings: Settings, runs: pd.DataFrame) -> Iterator[tables.Row]:
             values = cells[f"entropy_row_{n}"].dropna().to_numpy(float)
             if not len(values):
                 continue
-            low, high = interval(values)
+            found = over_seeds(values, within=schema.NOT_NEGATIVE)
             yield {
                 "task": str(task),
                 "d_head": int(d_head),
                 "scaling": str(scaling),
                 "n_k": n,
                 "n_seeds": len(values),
-                "entropy": float(np.mean(values)),
-                "ci_low": low,
-                "ci_high": high,
+                "entropy": found.mean,
+                "ci_low": found.low,
+                "ci_high": found.high,
                 "exact": _exact(rule, int(d_head), n),
             }
 
