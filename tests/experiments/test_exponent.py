@@ -10,10 +10,11 @@ import pytest
 from sqrtdk.claims import verdicts
 from sqrtdk.claims.findings import Finding
 from sqrtdk.core import input_laws, slopes
-from sqrtdk.experiments.exponent import best, claims, limits, measure
+from sqrtdk.experiments.exponent import best, claims, curves, figures, limits, measure
+from sqrtdk.figures import style
 from sqrtdk.stats import roots
 from sqrtdk.stats.intervals import MissingError
-from sqrtdk.theory import related, thresholds
+from sqrtdk.theory import points, related, thresholds
 from sqrtdk.theory.related import Law
 
 PLANTED = {"law": "planted", "cosine": 0.5}
@@ -96,8 +97,52 @@ def test_the_best_exponent_is_where_the_slope_is_zero_in_each_seed() -> None:
     half = 3.18244630528371 * np.std([0.5, 0.51, 0.52, 0.53], ddof=1) / 2
     assert entropy["ci_high"] == pytest.approx(0.515 + half, abs=1e-10)
     assert found[2]["mean"] == pytest.approx(1.0, abs=1e-12)
-    # A match of cosine 1 has no exact value.
-    assert math.isnan(found[1]["exact"])
+
+
+def test_a_law_without_theory_has_no_exact_exponent() -> None:
+    graded = {"law": "graded", "cosine": 0.5, "steps": 4}
+    settings = SETTINGS | {"inputs": SETTINGS["inputs"] | {"planted": graded}}
+    found = list(best.rows(settings, table_of(0.5)))
+    assert [math.isnan(row["exact"]) for row in found] == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    "entry", [GAUSSIAN, PLANTED, {"law": "correlated", "correlation": 0.8, "alignment": 0.6}]
+)
+def test_curves_are_the_exact_means_of_the_law_at_every_exponent(entry: dict[str, Any]) -> None:
+    small = SETTINGS | {"d_k": [64, 256], "exponent_steps": 4, "inputs": {"one": entry}}
+    found = list(curves.rows(small))
+    # Two sizes and one between them, and six exponents.
+    assert len(found) == 3 * 6
+    assert {row["n_k"] for row in found} == {8}
+    row = next(row for row in found if row["d_k"] == 256 and row["exponent"] == 0.75)
+    law = points.law_at(entry, 256)
+    assert law is not None
+    exact = related.expectations_of(law, 8, 256, 64**0.25 * 256**-0.75)
+    # Both are accurate to 1e-10.
+    assert row["entropy_nats"] == pytest.approx(exact.entropy_nats, rel=1e-9)
+    assert row["match_weight"] == pytest.approx(exact.match_weight, rel=1e-9)
+
+
+def test_curves_have_a_panel_for_each_law_and_an_exact_line_where_theory_has_one() -> None:
+    rows = [
+        {"d_k": d_k, "n_k": 8, "n_q": 4, "inputs": law, "exponent": p, "metric": metric,
+         "n_seeds": 3, "mean": 0.9 if law == "planted" else 0.125, "ci_low": 0.1, "ci_high": 1.0}
+        for law in ("gaussian", "planted", "mine") for d_k in (16, 64, 256)
+        for p in measure.exponents(4) for metric, _ in figures.METRICS
+    ]  # fmt: skip
+    exact = pd.DataFrame(list(curves.rows(SETTINGS)))
+    with style.context():
+        figure = figures.build_curves({"summary": pd.DataFrame(rows), "curves": exact})
+    titles = [axes.get_title(loc="left") for axes in figure.axes]
+    assert [title for title in titles if title] == [
+        "unrelated (gaussian)", "cosine 0.5 (planted)", "mine",
+    ]  # fmt: skip
+    drawn = [sum(line.get_label() == "_exact" for line in axes.lines) for axes in figure.axes]
+    # Entropy and weight of planted vectors; unrelated ones have no match, and its panel the legend.
+    assert drawn == [6, 6, 6, 0, 0]
+    assert figure.axes[-1].get_legend() is not None
+    assert "For mine theory has none" in " ".join(figure.get_supxlabel().split())
 
 
 def test_a_seed_without_a_root_is_counted() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
+import scipy
 from scipy.integrate import nquad, quad
 from scipy.stats import chi
 from scipy.stats import norm as normal
@@ -376,3 +377,36 @@ def test_the_quick_means_of_a_match_are_those_of_all_statistics(n_k: int, scale:
 def test_a_match_on_its_query_is_refused() -> None:
     with pytest.raises(ValueError, match="correlation must be between -1 and 1, got 1"):
         related.match_is_largest(4, 8, 1.0)
+
+
+@pytest.mark.parametrize(("d_k", "scale"), [(16, 0.25), (16, 1.0), (4, 0.5), (64, 1 / 64)])
+def test_a_match_equal_to_its_query_has_the_means_of_a_double_integral(
+    d_k: int, scale: float
+) -> None:
+    law = chi(d_k)
+    low, high = law.ppf(1e-16), law.isf(1e-17)
+    nodes, weights = np.polynomial.legendre.leggauss(80)
+    r = (high - low) / 2 * (nodes + 1) + low
+    # A trapezoid sum over the other key is exact to every digit for its smooth density.
+    x = np.arange(-12, 12, 0.01)
+    gap = scale * r[:, np.newaxis] * (r[:, np.newaxis] - x)
+    weight = scipy.special.expit(gap)
+    entropy = weight * np.logaddexp(0, -gap) + (1 - weight) * np.logaddexp(0, gap)
+    found = [
+        float((high - low) / 2 * (weights * law.pdf(r)) @ (values @ normal.pdf(x)) * 0.01)
+        for values in (weight, entropy)
+    ]
+    # Both are accurate to 1e-10 or better.
+    assert related.match_means(2, d_k, scale, 1.0) == pytest.approx(tuple(found), rel=1e-9)
+
+
+def test_a_match_equal_to_its_query_has_the_means_of_a_simulation() -> None:
+    draw = np.random.default_rng(11).standard_normal
+    norm = np.linalg.norm(draw((20_000, 9)), axis=1, keepdims=True)
+    logits = 0.4 * norm * np.hstack([norm, draw((20_000, 5))])
+    p = scipy.special.softmax(logits, axis=1)
+    for values, exact in zip(
+        (p[:, 0], scipy.stats.entropy(p, axis=1)), related.match_means(6, 9, 0.4, 1.0), strict=True
+    ):
+        # Two z of one draw: beyond 4 once in 8,000 of them.
+        assert abs(values.mean() - exact) < 4 * values.std() / len(p) ** 0.5

@@ -82,7 +82,10 @@ def given_match(sigma: float, n_k: int, mean: FloatArray, sd: FloatArray) -> Giv
 
 
 def match_and_entropy(sigma: float, n_k: int, mean: float, sd: float) -> tuple[float, float]:
-    """Return E p_0 and E H of `given_match` at one mean, without the costly largest weights."""
+    """Return E p_0 and E H of `given_match` at one mean, without the costly largest weights.
+
+    With an sd of 0 the match is a number.
+    """
     found = _sums(sigma, n_k, np.array([mean]), np.array([sd]))
     return float(found[1][0]), float(found[2][0])
 
@@ -111,6 +114,8 @@ def _grid(sigma: float, n_k: int, mean: FloatArray, sd: FloatArray) -> tuple[Flo
     reach = np.where(spread > _REACH, spread * _REACH, (_REACH**2 + spread**2) / 2)
     first = min(first, float(np.min(-sigma * mean - reach)))
     last = max(last, float(np.max(math.log(40) - sigma * (mean - _REACH * sd))))
+    # A match without spread is w e^-w, whose transform falls as exp(-pi² / du): 1e-15 at 0.27.
+    spread = np.where(spread > 0, spread, 0.45)
     du = max(STEP, min(sigma * step, 0.6 * float(np.min(spread))))
     return np.arange(first, last + du, du), du
 
@@ -121,7 +126,13 @@ def _sites(sigma: float, mean: float, sd: float, u: FloatArray, *, shifted: bool
     If `shifted`, x is ln w / sigma = x + u / sigma, as `sites_over_bump` has it.
     """
     spread, at = sigma * sd, u + sigma * mean
-    if spread < 1:
+    if sd == 0:
+        # Beyond e^6 the key is hidden in every digit; without a bound e^at may overflow.
+        w = np.exp(np.minimum(at, 6.0))
+        w1, zero = w * np.exp(-w), np.zeros_like(u)
+        s = Sites(-w, w1, w * w1, w**2 * w1, w**3 * w1, zero, zero, zero, at * w1)
+        offset = at / sigma if shifted else np.full_like(u, mean)
+    elif spread < 1:
         s = sites_over_logits(spread, at)
         offset = at / sigma if shifted else np.full_like(u, mean)
     else:

@@ -22,6 +22,11 @@ from sqrtdk.theory.matched import given_match, is_largest, match_and_entropy
 Kind: TypeAlias = Literal["gaussian", "match", "sphere", "sphere_q"]
 
 
+EQUAL_STEEPNESS = 4.0
+"""Steepness of the means of |q| for a match equal to its query, as `query_norms` has it: the match
+passes the largest of the others, which spreads by a few tenths."""
+
+
 class Law(NamedTuple):
     """An input law as the theory sees it.
 
@@ -106,10 +111,10 @@ def with_match(
 def match_means(n_k: int, d_k: float, scale: float, correlation: float) -> tuple[float, float]:
     """Return the match's mean weight and the mean entropy of `with_match`, at a third of its cost.
 
-    For n_k >= 2 and an alignment of 1.
+    For n_k >= 2 and an alignment of 1, and also for a correlation of 1: a match equal to its query.
     """
     sd = math.sqrt((1 - correlation) * (1 + correlation))
-    norm, probability = query_norms(d_k, scale, abs(correlation) / sd)
+    norm, probability = query_norms(d_k, scale, abs(correlation) / sd if sd else EQUAL_STEEPNESS)
     found = [match_and_entropy(scale * r, n_k, correlation * r, sd) for r in norm.tolist()]
     weight, entropy = probability @ np.array(found)
     return float(weight), float(entropy)

@@ -13,11 +13,11 @@ import pandas as pd
 
 from sqrtdk import schema
 from sqrtdk.core.slopes import sign_change, slope
+from sqrtdk.experiments.exponent.exact import means
 from sqrtdk.experiments.exponent.measure import Settings, exponents, scale
 from sqrtdk.schema import Column, Entry
 from sqrtdk.stats.roots import exact_root, root_columns, root_row
 from sqrtdk.storage import tables
-from sqrtdk.theory import points, related
 
 CRITERIA = {"entropy": "entropy_nats", "match": "match_weight"}
 """What is to stay as it is over d_k, by the name of the criterion."""
@@ -67,17 +67,12 @@ def of_seeds(frame: pd.DataFrame, metric: str, grid: np.ndarray) -> np.ndarray:
 
 
 def _exact(entry: Entry, n_k: int, sizes: list[int], metric: str, grid: np.ndarray) -> float:
-    laws = [points.law_at(entry, d_k) for d_k in sizes]
-    if any(law is None for law in laws) or len(sizes) < 2:
+    if n_k < 2 or len(sizes) < 2 or any(means(entry, n_k, d_k, 0.0) is None for d_k in sizes):
         return np.nan
     x = np.log(np.array(sizes, dtype=float))
 
     def at(exponent: float) -> float:
-        values = [
-            getattr(related.expectations_of(law, n_k, d_k, scale(d_k, exponent)), metric)
-            for law, d_k in zip(laws, sizes, strict=True)
-            if law is not None
-        ]
+        values = [getattr(means(entry, n_k, d_k, scale(d_k, exponent)), metric) for d_k in sizes]
         return float(slope(x, np.array(values)))
 
     return exact_root(at, grid)

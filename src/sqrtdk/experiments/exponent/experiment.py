@@ -19,13 +19,18 @@ EXPERIMENT = Experiment(
             judges=True,
         ),
         Table(
+            "curves",
+            "curves",
+            "Exact entropy and weight of the match at one n_k: one row per d_k, law and exponent.",
+        ),
+        Table(
             "limits",
             "limits",
             "Where 1/√d_k fails for a match and 8/d_k holds, exact: one row per n_k and input law.",
         ),
     ),
     figures=(
-        Figure("curves"),
+        Figure("curves", tables=("summary", "curves")),
         Figure("best", tables=("best",), seeds_from="best"),
     ),
     limits=(

@@ -1,24 +1,19 @@
 """Draw the figures of the exponent experiment: curves over d_k, and the best exponents."""
 
 import math
+from collections.abc import Sequence
 
-import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from sqrtdk.experiments.exponent.best import CRITERIA
+from sqrtdk.experiments.exponent.curves import keys, shown
 from sqrtdk.figures import draw, style
 from sqrtdk.figures.draw import Tables
-from sqrtdk.figures.lines import PanelRow, build_lines
-from sqrtdk.figures.panels import sheet
+from sqrtdk.figures.lines import keys_of, plot_curve, plot_metric
+from sqrtdk.figures.panels import sheet, size_axis
 from sqrtdk.figures.style import CYCLE, INK, MARKERS, Look
-
-SHOWN = (0.25, 0.5, 0.75, 1.0, 1.25)
-"""Exponents with a line of their own, if the run has them."""
-
-KEYS = 256
-"""The n_k of the curves, or the closest that the run has: at it a match has some of the weight."""
 
 LAWS = {
     "gaussian": "unrelated (gaussian)",
@@ -31,31 +26,80 @@ LAWS = {
 LOOKS = {name: Look(CYCLE[i], MARKERS[i]) for i, name in enumerate(CRITERIA)}
 
 
+METRICS = (("entropy_nats", "entropy (nats)"), ("match_weight", "weight of the match"))
+"""Metrics of the curves, and the labels of their axes."""
+
+COLUMNS = 4
+"""The most laws that are next to each other."""
+
+
 def build_curves(tables: Tables) -> Figure:
-    """Draw the entropy and the weight of the match over d_k, a line for each exponent."""
-    table = tables["summary"]
-    table = table[table["n_k"] == min(table["n_k"], key=lambda n_k: abs(math.log(n_k / KEYS)))]
-    known = sorted(set(table["exponent"].tolist()))
-    nearest = {known[int(np.argmin(np.abs(np.array(known) - p)))] for p in SHOWN}
-    names = {p: f"p = {p:g}" for p in sorted(nearest)}
-    table = table[table["exponent"].isin(nearest)]
+    """Draw the entropy and, of a match, its weight over d_k: a line for each exponent."""
+    table, exact = tables["summary"], tables["curves"]
+    table = table[table["n_k"] == keys(table["n_k"])]
+    names = {p: f"p = {p:g}" for p in shown(table["exponent"])}
+    table = table[table["exponent"].isin(list(names))]
     table = table.assign(variant=table["exponent"].map(names))
-    # Without a match, the weight of key i is that of any key.
-    largest = table.groupby(["inputs", "metric"])["mean"].transform("max")
-    table = table[(table["metric"] != "match_weight") | (largest > 4 / table["n_k"])]
+    exact = exact.assign(variant=exact["exponent"].map(names))
     looks = {name: Look(CYCLE[i], MARKERS[i]) for i, name in enumerate(names.values())}
-    return build_lines(
-        table.assign(inputs=table["inputs"].map(lambda law: LAWS.get(law, law))),
-        [
-            PanelRow("entropy (nats)", ("entropy_nats",), top=1.05 * math.log(table["n_k"].max())),
-            PanelRow("weight of the match", ("match_weight",), top=1.04),
-        ],
+    laws = laws_of(table)
+    columns = min(COLUMNS, len(laws))
+    lines = 2 * math.ceil(len(laws) / columns)
+    figure, grid = sheet(lines, columns, margin=0, headings=lines)
+    top = 1.05 * math.log(table["n_k"].iloc[0]) or 1.0
+    spare, named = None, set[tuple[int, int]]()
+    for i, law in enumerate(laws):
+        for line, (metric, label) in enumerate(METRICS):
+            place = grid[2 * (i // columns) + line, i % columns]
+            rows = table[(table["inputs"] == law) & (table["metric"] == metric)]
+            # Without a match, the weight of key i is that of any key.
+            if metric == "match_weight" and rows["mean"].max() <= 4 / table["n_k"].iloc[0]:
+                spare = spare or place
+                continue
+            axes = figure.add_subplot(place)
+            size_axis(axes, table["d_k"])
+            axes.set_ylim(-0.02 * top, top) if line == 0 else axes.set_ylim(-0.02, 1.04)
+            axes.set_title(LAWS.get(law, law) if line == 0 else "")
+            axes.set_ylabel(label if (i // columns, line) not in named else "")
+            named.add((i // columns, line))
+            axes.set_xlabel("d_k (dimensions)" if line else "")
+            known = exact[exact["inputs"] == law]
+            for name, curve in known.groupby("variant"):
+                plot_curve(axes, curve.assign(exact=curve[metric]), looks[str(name)])
+            plot_metric(rows, axes, metric, looks, on_curve=sorted(set(known["variant"])))
+    handles = keys_of(looks, METRICS[0][:1])
+    if spare is None:
+        style.legend(figure, handles)
+    else:
+        empty = figure.add_subplot(spare)
+        empty.set_axis_off()
+        empty.legend(handles=handles, loc="center")
+    style.note(
+        figure,
         "The scores are multiplied by a factor proportional to d_k to the power -p, which is "
-        "1/√d_k at d_k = 64. Below: the weight of the key that is the match where there is one.",
-        looks=looks,
-        across="inputs",
-        where=("n_k", "n_q"),
+        "1/√d_k at d_k = 64. Below: the weight of the match, where there is one. Points: mean over "
+        f"seeds. {_says_exact(laws, set(exact['inputs']))} {style.says_seeds(table, 'Bar')} "
+        f"{style.says_where(table, ('n_k', 'n_q'))}",
     )
+    return figure
+
+
+def laws_of(table: pd.DataFrame) -> list[str]:
+    """Return the input laws of a table, from unrelated to fully related, and then those of a user.
+
+    >>> laws_of(pd.DataFrame({"inputs": ["mine", "same", "gaussian"]}))
+    ['gaussian', 'same', 'mine']
+    """
+    there = set(table["inputs"])
+    return [*(law for law in LAWS if law in there), *sorted(there - LAWS.keys())]
+
+
+def _says_exact(laws: Sequence[str], known: set[str]) -> str:
+    without = [law for law in laws if law not in known]
+    if not without:
+        return "Thin line: exact."
+    lines = f"For {' and '.join(without)} theory has none; there a thick line joins the points."
+    return f"Thin line: exact. {lines}" if known else lines
 
 
 def build_best(tables: Tables) -> Figure:
@@ -64,8 +108,7 @@ def build_best(tables: Tables) -> Figure:
     table = table[table["mean"].notna()]
     if table.empty:
         return style.nothing("no seed of the run has a best exponent.")
-    there = set(table["inputs"])
-    laws = [*(law for law in LAWS if law in there), *sorted(there - LAWS.keys())]
+    laws = laws_of(table)
     sizes = sorted(set(table["n_k"]))
     figure, grid = sheet(1, len(sizes), margin=0, headings=2)
     for column, n_k in enumerate(sizes):
@@ -96,8 +139,8 @@ def build_best(tables: Tables) -> Figure:
                         )  # fmt: skip
         axes.set_xlim(0.0, 1.5)
         axes.set_ylim(-0.6, len(laws) - 0.1)
-        shown = [LAWS.get(law, law) if column == 0 else "" for law in reversed(laws)]
-        axes.set_yticks(range(len(laws)), shown)
+        labels = [LAWS.get(law, law) if column == 0 else "" for law in reversed(laws)]
+        axes.set_yticks(range(len(laws)), labels)
         axes.set_xlabel("best exponent of d_k")
     words = {"entropy": "keeps the entropy", "match": "keeps the weight of the match"}
     style.legend(
@@ -113,9 +156,15 @@ def build_best(tables: Tables) -> Figure:
     style.note(
         figure,
         "The exponent p of d_k at which the mean over queries has no slope over ln d_k. Ring: "
-        f"exact, where theory has it. {style.says_seeds(table, 'Bar')}",
+        f"exact{_says_without(table)}. {style.says_seeds(table, 'Bar')}",
     )
     return figure
+
+
+def _says_without(table: pd.DataFrame) -> str:
+    """Name the laws without an exact value, if there are any."""
+    without = sorted(set(table.loc[table["exact"].isna(), "inputs"]))
+    return f"; theory has none for {' and '.join(without)}" if without else ""
 
 
 BUILD: draw.Builders = {"curves": build_curves, "best": build_best}
