@@ -12,9 +12,10 @@ from sqrtdk.config.compose import compose
 from sqrtdk.config.errors import ConfigError
 from sqrtdk.core.gaps import separation
 from sqrtdk.core.metrics import row_metrics
-from sqrtdk.experiments.length import best, claims, curves, gap, measure
+from sqrtdk.experiments.length import best, claims, curves, figures, gap, measure
 from sqrtdk.experiments.length import rows as row_laws
 from sqrtdk.experiments.length.rows import Rows
+from sqrtdk.figures import style
 from sqrtdk.stats.intervals import MissingError
 from sqrtdk.stats.series import WholeTable
 
@@ -193,6 +194,28 @@ def test_the_weight_of_a_match_is_judged_as_a_share_of_what_is_attainable() -> N
 
 
 LONG: Any = {"n_k": [16, 64, 1024, 4096]}
+
+
+@pytest.mark.parametrize("laws", [("independent",), ("independent", "planted")])
+def test_the_figure_shows_the_weight_of_a_match_as_claims_judge_it(laws: tuple[str, ...]) -> None:
+    rows = [
+        {"n_k": n_k, "n_q": 4, "rows": law, "rule": "1", "metric": metric, "n_seeds": 2,
+         "mean": 0.4, "ci_low": 0.3, "ci_high": 0.5, "exact": 0.4,
+         "attainable": 0.5 if (law, metric) == ("planted", "selectivity") else 1.0}
+        for law in laws for n_k in (16, 64) for metric in curves.METRICS
+    ]  # fmt: skip
+    with style.context():
+        figure = figures.build_curves({"curves": pd.DataFrame(rows)})
+    drawn = {
+        (axes.get_title(loc="left"), float(line.get_ydata()[0]))
+        for axes in figure.axes[: len(laws)]
+        for line in axes.lines
+        if not line.get_label().startswith("_")
+    }
+    shares = {"rows = unrelated (independent)": 0.4, "rows = one match (planted)": 0.4 / 0.5}
+    assert drawn == set(list(shares.items())[: len(laws)])
+    said = " ".join(figure.get_supxlabel().split())
+    assert ("0.50 at 16 keys and 0.50 at 64 keys" in said) == ("planted" in laws)
 
 
 def best_row(

@@ -2,6 +2,7 @@
 
 import math
 
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -16,6 +17,7 @@ from sqrtdk.figures.draw import Tables
 from sqrtdk.figures.lines import PanelRow, build_lines
 from sqrtdk.figures.panels import Panel, sheet
 from sqrtdk.figures.style import CYCLE, INK, MARKERS, Look
+from sqrtdk.stats.wording import format_number
 
 NAMES = {
     "0": "no factor",
@@ -37,6 +39,9 @@ LAWS = {
 
 LOOKS = {NAMES[rule]: Look(CYCLE[i], MARKERS[i]) for i, rule in enumerate(SHOWN)}
 
+SELECTIVITY = "selectivity"
+"""The name of the row of panels that has the attainable weight."""
+
 CRITERIA = {
     SHARE: "keeps the selectivity (of a match: its share of the attainable)",
     "entropy_share": "keeps the entropy's share",
@@ -45,7 +50,9 @@ CRITERIA = {
 
 def build_curves(tables: Tables) -> Figure:
     """Draw selectivity and entropy against n_k, a line for each rule, a panel for each law."""
-    table = tables["curves"]
+    table = as_judged(tables["curves"])
+    rules = [rule for rule in SHOWN if rule in set(table["rule"])]
+    limits = table[table["attainable"] < 1].drop_duplicates(["rows", "n_k"]).sort_values("n_k")
     table = table.assign(variant=table["rule"].map(NAMES), known=table["exact"], exact=math.nan)
     table = table.assign(rows=table["rows"].map(LAWS))
 
@@ -57,27 +64,48 @@ def build_curves(tables: Tables) -> Figure:
                     rows["n_k"], rows["known"], color=LOOKS[str(variant)].color, linewidth=1,
                     linestyle=":", zorder=1.8, label=f"_exact {metric}",
                 )  # fmt: skip
-        limits = panel.table[panel.table["attainable"] < 1].drop_duplicates("n_k")
-        limits = limits.sort_values("n_k")
-        axes.plot(
-            limits["n_k"], limits["attainable"], color=INK, linewidth=1, linestyle="--",
-            zorder=1.7, label="_attainable",
-        )  # fmt: skip
+        own = limits[limits["rows"].map(LAWS) == panel.of("rows")]
+        if panel.row == SELECTIVITY and len(own):
+            axes.plot(
+                own["n_k"], own["attainable"], color=INK, linewidth=1, linestyle="--",
+                zorder=1.7, label="_attainable",
+            )  # fmt: skip
 
     return build_lines(
         table,
         [
-            PanelRow("selectivity", ("selectivity",), top=1.04),
+            PanelRow(SELECTIVITY, ("selectivity",), top=1.04),
             PanelRow("entropy over ln n_k", ("entropy_share",), top=1.04),
         ],
-        "Selectivity is the weight of the match where there is one, or the largest weight. Dashed: "
-        f"the weight of a match of cosine {COSINE:g} at d_k = {HEAD} under an infinite factor, "
-        "which claims divide by. Dotted, mostly hidden below the lines: exact.",
+        "Selectivity is the largest weight or, where there is a match, its weight over the largest "
+        f"attainable one, as claims have it. {_says_attainable(limits)}Dotted, mostly hidden below "
+        f"the lines: exact. {words.says_names(rules, NAMES, 'Names in the tables')}",
         refer,
         looks={name: look for name, look in LOOKS.items() if name in set(table["variant"])},
         across="rows",
         where=("n_q",),
         x=schema.N_K,
+    )
+
+
+def as_judged(table: pd.DataFrame) -> pd.DataFrame:
+    """Return curves.csv with the selectivity as a share of the attainable, as claims judge it."""
+    columns = ["mean", "ci_low", "ci_high", "exact"]
+    return table.assign(**{name: table[name] / table["attainable"] for name in columns})
+
+
+def _says_attainable(limits: pd.DataFrame) -> str:
+    """Explain the line of the attainable weight, if it is drawn."""
+    if limits.empty:
+        return ""
+    ends = " and ".join(
+        f"{format_number(row['attainable'], 2)} at {row['n_k']} keys"
+        for row in (limits.iloc[0].to_dict(), limits.iloc[-1].to_dict())
+    )
+    return (
+        f"Dashed: the attainable weight of a match of cosine {COSINE:g} at d_k = {HEAD}, that "
+        f"under an infinite factor, {ends}. No power of log n keeps the weight itself, because not "
+        "even an infinite factor does. "
     )
 
 
