@@ -14,6 +14,7 @@ import pytest
 from campaigns import verdicts_trained, verdicts_transformer
 from sqrtdk.claims import verdicts
 from sqrtdk.core import adam, scale_rules
+from sqrtdk.core.metrics import row_metrics
 from sqrtdk.experiments import cells
 from sqrtdk.experiments.transformer import (
     arms,
@@ -32,6 +33,7 @@ from sqrtdk.experiments.transformer import (
 from sqrtdk.stats.intervals import MissingError
 from sqrtdk.stats.series import WholeTable
 from sqrtdk.system.errors import UserError
+from sqrtdk.theory.expectations import averages
 
 RULES: dict[str, Any] = {
     "off": {"rule": "constant", "value": 1}, "on": {"rule": "power", "exponent": 0.5},
@@ -550,6 +552,38 @@ def test_the_exact_entropy_beside_the_start_is_that_of_unrelated_keys() -> None:
     assert at["entropy"] == pytest.approx(6.4)
     # An independent quadrature and simulation gave 3.689 for 64 keys of 16 dimensions.
     assert at["exact"] == pytest.approx(3.689, abs=5e-4)
+
+
+def test_people_are_told_how_far_the_longest_row_is_from_its_exact_start() -> None:
+    found = runs(losses((1.0, 1.0, 1.8), (1.0, 1.0, 1.8)))
+    table = pd.DataFrame(start.rows(SETTINGS, found[found["scaling"] == "on"]))
+    run: Any = SimpleNamespace(settings=SETTINGS, table=lambda name: table)
+    # 6.4 nats in the made-up runs, 3.689 exactly: 73.5 % more.
+    assert "a row with 64 visible keys" in asked.beginning(run)
+    assert "1/√d_k +74 % to +74 %." in asked.beginning(run)
+    table = table.assign(exact=math.nan)
+    with pytest.raises(MissingError, match="no transformer with an exact entropy"):
+        asked.beginning(run)
+
+
+def test_only_a_narrow_model_without_a_scale_begins_above_the_entropy_of_unrelated_keys() -> None:
+    rng, n_k, d_head = np.random.default_rng(0), 64, 16
+
+    def z(d_model: int, scale: float) -> float:
+        means = []
+        for _ in range(100):
+            w_q, w_k = rng.standard_normal((2, d_model, d_head)) / d_model**0.5
+            x = rng.standard_normal((n_k + 20, d_model))
+            logits = scale * (x[n_k:] @ w_q) @ (x[:n_k] @ w_k).T
+            means.append(float(row_metrics(logits).entropy_nats.mean()))
+        exact = float(averages(n_k, d_head, scale)[0])
+        return (float(np.mean(means)) - exact) / (float(np.std(means, ddof=1)) / 10)
+
+    # About 10 % more, with a standard error of 1.7 %.
+    assert z(16, 1.0) > 4
+    # By chance one of these is beyond once in 300.
+    assert abs(z(256, 1.0)) < 3.2
+    assert abs(z(256, 0.25)) < 3.2
 
 
 def test_what_needs_no_attention_is_known_from_the_current_position() -> None:

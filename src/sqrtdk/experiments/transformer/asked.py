@@ -95,6 +95,26 @@ def same_rate(runs: pd.DataFrame) -> str:
     )
 
 
+def beginning(run: RunTables) -> str:
+    """Say how far the longest row is from its exact entropy before training, by scale rule."""
+    table = run.table("start")
+    table = table[table["exact"].notna()]
+    if table.empty:
+        raise MissingError("the run has no transformer with an exact entropy at the start")
+    longest = table[table["n_k"] == table["n_k"].max()]
+    above = 100 * (longest["entropy"] / longest["exact"] - 1)
+    ranges = above.groupby(longest["scaling"]).agg(["min", "max"])
+    parts = [
+        f"{words.rule(str(name))} {row['min']:+.2g} % to {row['max']:+.2g} %"
+        for name, row in ranges.iterrows()
+    ]
+    return (
+        f"Entropy of a row with {int(longest['n_k'].iloc[0])} visible keys in layer 0 before "
+        "training, against the exact one of as many unrelated keys, from the smallest to the "
+        f"largest difference over tasks and d_head: {', '.join(parts)}."
+    )
+
+
 TASKS = {"recall": "Associative recall", "text": "Next character"}
 """The tasks in words."""
 
@@ -134,5 +154,17 @@ ASKED = (
         "even there the scale rules differ: what follows is an association, not a cause.",
         collapsing,
         "claim-entropy_collapse",
+    ),
+    Asked(
+        163,
+        "causal-start",
+        "What entropy does a causal row begin with?",
+        "Row i sees i keys. With a scale that keeps σ near 1 its entropy begins close to that of i "
+        "unrelated keys; without a scale it begins above it, for two reasons. In a small model σ "
+        "differs more between queries than for independent normal entries, because all keys are "
+        "images of the same few directions under W_k, and at large σ the entropy is a convex "
+        "function of σ. In a wide model this is gone. And tokens that repeat are related.",
+        beginning,
+        "figure-transformer-start",
     ),
 )
