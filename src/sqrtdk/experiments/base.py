@@ -6,8 +6,8 @@ figures, questions and derived tables are modules of the same folder, loaded by 
 """
 
 import importlib
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -65,6 +65,40 @@ class Pivot:
     table: str = "summary"
     worded: bool = False
     also: str = ""
+
+
+@dataclass(frozen=True)
+class Value:
+    """A number of a small table: its name in words, and the columns that it is read from.
+
+    These are the number, the ends of its interval and the exact value, as far as there are any.
+    """
+
+    words: str
+    number: str
+    ends: tuple[str, ...] = ()
+    exact: str = ""
+
+
+@dataclass(frozen=True)
+class Small:
+    """A small table of the report that answers a question, from a derived table.
+
+    It has a row for each value of the axis `down`, at most `most`, and the `numbers` for each value
+    of the column `side` next to each other. Other axes that vary make blocks. The rows are those
+    with the values of `where`; over the axes `pooled` there is the mean, with an interval if that
+    is the seed alone. An experiment with small tables has no compact tables of its summary.
+    """
+
+    table: str
+    title: str
+    meaning: str
+    down: str
+    numbers: tuple[Value, ...]
+    side: str = ""
+    where: Mapping[str, object] = field(default_factory=dict)
+    pooled: tuple[str, ...] = ()
+    most: int = 16
 
 
 @dataclass(frozen=True)
@@ -134,6 +168,7 @@ class Experiment:
     tables: tuple[Table, ...] = ()
     figures: tuple[Figure, ...] = ()
     pivot: Pivot = Pivot()
+    small: tuple[Small, ...] = ()
     references: str = ""
     limits: tuple[str, ...] = ()
     reference: Reference | None = None

@@ -38,6 +38,7 @@ class Table(NamedTuple):
     """A metric by `down`: blocks of rows, each with the same series (columns) and variants.
 
     `fixed` are the axes that have one value in the whole table, `left_out` what is not shown.
+    A `title` is that of a derived table, which `name` names; others have that of their metric.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Table(NamedTuple):
     blocks: list[tuple[str, Rows]]
     fixed: str
     left_out: str
+    title: str = ""
 
     @property
     def wide(self) -> bool:

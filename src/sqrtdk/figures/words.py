@@ -53,7 +53,31 @@ REMEDIES: Mapping[str, str] = {
 }
 """What `remedies` compares."""
 
-VALUES: Mapping[str, Mapping[str, str]] = {"scaling": RULES, "remedy": REMEDIES}
+ROWS: Mapping[str, str] = {
+    "independent": "unrelated",
+    "planted": "one match",
+    "exponential": "heavy tails",
+}
+"""Laws of rows of scores."""
+
+LENGTHS: Mapping[str, str] = {
+    "0": "no factor",
+    "0.5": RULES["sqrt_log_n"],
+    "1": RULES["log_n"],
+    "2": RULES["square_log_n"],
+    "gap": RULES["gap"],
+    "ssmax": RULES["ssmax"],
+    "yarn": RULES["yarn"],
+}
+"""Rules of `length`: powers of log n by their number, and rules with a name."""
+
+VALUES: Mapping[str, Mapping[str, str]] = {
+    "scaling": RULES,
+    "remedy": REMEDIES,
+    "inputs": INPUTS,
+    "rows": ROWS,
+    "rule": LENGTHS,
+}
 """The words for the values of an axis, by its name."""
 
 

@@ -12,12 +12,12 @@ from markupsafe import Markup
 from sqrtdk.claims import claim, question
 from sqrtdk.config import entries, errors, yaml_reader
 from sqrtdk.experiments import schemas
-from sqrtdk.experiments.base import FOLDER, load
+from sqrtdk.experiments.base import FOLDER, Experiment, load
 from sqrtdk.experiments.compact import Table
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.experiments.story import RunTables
 from sqrtdk.experiments.words import in_words
-from sqrtdk.report import compute, dictionary, gallery, mathml, pivots, prose, story
+from sqrtdk.report import compute, dictionary, gallery, mathml, pivots, prose, small, story
 from sqrtdk.report.dictionary import read_rows
 from sqrtdk.schema import Document, Settings
 from sqrtdk.stats import agreement, decisions, summary
@@ -190,9 +190,10 @@ def _tables(
 ) -> list[Table]:
     """Return the compact tables of an experiment, from its summary or from what it names."""
     experiment, settings = EXPERIMENTS[name], blocks[name]
+    derived = _small(folder, experiment, settings)
     other, found = experiment.pivot.table, list[Table]()
     path = folder / name / f"{other}.csv"
-    if other == "summary" and name in summaries:
+    if other == "summary" and name in summaries and not experiment.small:
         found = pivots.pivots(name, summaries[name], settings)
     elif other != "summary" and path.is_file():
         hook = load(name, "pivot")
@@ -201,7 +202,18 @@ def _tables(
     if experiment.pivot.also and name in checked:
         run = RunTables(name, folder, checked[name])
         found = [*load(name, experiment.pivot.also).tables(run), *found]
-    return found
+    return [*derived, *found]
+
+
+def _small(folder: Path, experiment: Experiment, settings: Settings) -> list[Table]:
+    """Return the small tables of an experiment whose derived tables are there."""
+    found = []
+    for wanted in experiment.small:
+        path = folder / experiment.name / f"{wanted.table}.csv"
+        if path.is_file():
+            columns = schemas.columns(experiment, wanted.table)
+            found.append(small.small(wanted, frames.read(path, columns), columns, settings))
+    return [one for one in found if one is not None]
 
 
 def covered(summaries: Mapping[str, pd.DataFrame]) -> list[str]:

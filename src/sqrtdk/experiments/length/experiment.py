@@ -1,6 +1,6 @@
 """The power of log n that keeps attention as selective at every length."""
 
-from sqrtdk.experiments.base import Experiment, Figure, Pivot, Table
+from sqrtdk.experiments.base import Experiment, Figure, Pivot, Small, Table, Value
 from sqrtdk.experiments.length import measure
 
 EXPERIMENT = Experiment(
@@ -33,6 +33,33 @@ EXPERIMENT = Experiment(
     limits=(
         "The rows of `length` are drawn, not those of a trained model, and their law does not "
         "change with the number of keys. The best power depends on the range of lengths.",
+    ),
+    small=(
+        Small(
+            "best",
+            "The best power of log n",
+            "The power under which the criterion has no slope over the lengths, mean over seeds; "
+            "the exact one over the lengths up to the middle one and from it on; and the exact "
+            "range under √(log n) and log n, as a share of the largest value.",
+            down="rows",
+            numbers=(
+                Value("best power", "mean", ("ci_low", "ci_high"), "exact"),
+                Value("shorter rows", "exact_first"),
+                Value("longer rows", "exact_last"),
+                Value("range with √(log n)", "moves_half"),
+                Value("range with log n", "moves_one"),
+            ),
+        ),
+        Small(
+            "curves",
+            "Weight of the match, or largest weight, at each length",
+            "Mean over seeds. The figure has the weight of a match as a share of the most that any "
+            "factor reaches.",
+            down="n_k",
+            side="rule",
+            where={"metric": "selectivity"},
+            numbers=(Value("", "mean", ("ci_low", "ci_high"), "exact"),),
+        ),
     ),
     pivot=Pivot(metrics=("selectivity", "entropy_share"), side="rows", down="rule", most=40),
 )

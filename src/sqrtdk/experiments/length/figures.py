@@ -10,7 +10,6 @@ from matplotlib.lines import Line2D
 from sqrtdk import schema
 from sqrtdk.experiments.length.best import MOST, SHARE
 from sqrtdk.experiments.length.curves import SHOWN
-from sqrtdk.experiments.length.measure import GAP
 from sqrtdk.experiments.length.rows import COSINE, HEAD, ROW_LAWS
 from sqrtdk.figures import draw, style, words
 from sqrtdk.figures.draw import Tables
@@ -19,22 +18,10 @@ from sqrtdk.figures.panels import Panel, sheet
 from sqrtdk.figures.style import CYCLE, INK, MARKERS, Look
 from sqrtdk.stats.wording import format_number
 
-NAMES = {
-    "0": "no factor",
-    "0.5": words.RULES["sqrt_log_n"],
-    "1": words.RULES["log_n"],
-    "2": words.RULES["square_log_n"],
-    GAP: "gap counting",
-    "ssmax": words.RULES["ssmax"],
-    "yarn": words.RULES["yarn"],
-}
+NAMES = words.LENGTHS
 """The rules of the curves in words."""
 
-LAWS = {
-    "independent": "unrelated (independent)",
-    "planted": "one match (planted)",
-    "exponential": "heavy tails (exponential)",
-}
+LAWS = {name: words.with_name(name, words.ROWS) for name in words.ROWS}
 """The laws of rows in words, with the names that claims and tables have."""
 
 LOOKS = {NAMES[rule]: Look(CYCLE[i], MARKERS[i]) for i, rule in enumerate(SHOWN)}

@@ -1,6 +1,6 @@
 """Independent draws of related vectors against their exact means."""
 
-from sqrtdk.experiments.base import Experiment, Figure, Table
+from sqrtdk.experiments.base import Experiment, Figure, Small, Table, Value
 from sqrtdk.experiments.related_exact import measure
 
 EXPERIMENT = Experiment(
@@ -20,6 +20,20 @@ EXPERIMENT = Experiment(
         ),
     ),
     figures=(Figure("z", tables=("gate",), seeds_from="gate"),),
+    small=(
+        Small(
+            "gate",
+            "Deviations from theory",
+            "Root mean square over independent points of the deviations from the exact values, in "
+            "standard errors; chance alone gives 1.",
+            down="metric",
+            side="vectors",
+            numbers=(
+                Value("rms of z", "rms_z", ("ci_low", "ci_high")),
+                Value("largest |z|", "max_abs_z"),
+            ),
+        ),
+    ),
     limits=(
         "Exact values of related vectors exist for one match with each query, not for several "
         "related keys (`graded`), and for scale rules that are one factor.",
