@@ -68,9 +68,7 @@ def small(
         wanted.meaning,
         "",
         wanted.down,
-        [_heading(wanted.side, x) for x in order[wanted.side]]
-        if sides
-        else [""],
+        [_heading(wanted.side, x) for x in order[wanted.side]] if sides else [""],
         [""] if sides and len(wanted.numbers) == 1 else [value.words for value in wanted.numbers],
         [
             (_label(varying, block), intervals.evenly_spaced(rows, wanted.most))
