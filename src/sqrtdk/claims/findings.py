@@ -27,6 +27,9 @@ from sqrtdk.theory import thresholds
 CHAPTER_D_K = 64
 """The d_k that the chapter names, and the usual size of an attention head."""
 
+WHOLE = 24
+"""The most series that a claim's numbers and conditions list one by one, so that none is hidden."""
+
 MAX_SERIES = 4
 """Series written out in a claim's text; a large grid has hundreds. The verdict is of all."""
 
@@ -87,9 +90,13 @@ class Finding(NamedTuple):
     condition: str = ""
 
 
-def abbreviate(texts: list[str], what: str) -> list[str]:
-    """Return at most `MAX_SERIES` of the texts, evenly spaced, and how many more there are."""
-    if len(texts) <= MAX_SERIES:
+def abbreviate(texts: list[str], what: str, whole: int = MAX_SERIES) -> list[str]:
+    """Return up to `whole` texts, or `MAX_SERIES` of more, evenly spaced, and how many are left.
+
+    >>> abbreviate(list("abcdef"), "letters"), abbreviate(list("abcdef"), "letters", whole=6)
+    (['a', 'c', 'd', 'f', '2 more letters'], ['a', 'b', 'c', 'd', 'e', 'f'])
+    """
+    if len(texts) <= whole:
         return texts
     return [*evenly_spaced(texts, MAX_SERIES), f"{len(texts) - MAX_SERIES} more {what}"]
 

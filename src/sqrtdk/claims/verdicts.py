@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from sqrtdk.claims import findings as claims_findings
 from sqrtdk.claims.claim import CONDITIONAL, FALSE, NOT_MEASURED, SERIES_SEPARATOR, TRUE, Claim
-from sqrtdk.claims.findings import Evidence, Finding, abbreviate
+from sqrtdk.claims.findings import WHOLE, Evidence, Finding, abbreviate
 from sqrtdk.stats.intervals import MissingError
 from sqrtdk.stats.series import Series
 from sqrtdk.storage import tables
@@ -58,7 +58,7 @@ def judge(
         "figure": sources[experiment][1],
         "source": claim.source,
     }
-    texts = abbreviate([_said(one, finding.number) for one, finding in findings], "series")
+    texts = abbreviate([_said(one, finding.number) for one, finding in findings], "series", WHOLE)
     if findings:
         texts += _lacking(lacking)
     base["numbers"] = SERIES_SEPARATOR.join(texts)
@@ -139,7 +139,7 @@ def _conditions(findings: Iterable[tuple[Evidence, Finding]], others: bool) -> l
         return [f"where it holds, {text}" if others else text for text in by if text]
     verb = "holds for " if others else ""
     texts = [f"{verb}{_labels(series)}: {text}" for text, series in by.items() if text]
-    return abbreviate(texts, "series")
+    return abbreviate(texts, "series", WHOLE)
 
 
 def _limits(claim: Claim, judged: Sequence[Evidence]) -> list[str]:
@@ -191,4 +191,4 @@ def _labels(series: Iterable[Evidence]) -> str:
     names = [one.label for one in series]
     if len(names) > 1:
         names = [f"({name})" if "," in name else name for name in names]
-    return " and ".join(abbreviate(names, "series"))
+    return " and ".join(abbreviate(names, "series", WHOLE))
