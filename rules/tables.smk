@@ -131,12 +131,12 @@ rule claims:
 
 
 rule questions:
-    "The questions of the chapter's concept check, answered from the tables."
+    "The chapter's concept check and questions beyond it, answered from the tables."
     input:
         config=rules.write_config.output,
         claims=rules.claims.output,
         tables=flow.answering(),
-        code=flow.common_code("answer", "questions"),
+        code=flow.common_code("answer", "questions", "asked"),
     output:
         f"{flow.folder}/questions.csv",
     log:

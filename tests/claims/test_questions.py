@@ -9,8 +9,10 @@ from claims.test_ledger import LAWS, RULES, Alter, change, table
 from claims.test_recall_claims import reach_table
 
 from sqrtdk.config import run as config_run
+from sqrtdk.experiments import schemas
 from sqrtdk.experiments.reach import measure as reach
 from sqrtdk.experiments.reach.questions import PATH, long_range
+from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.experiments.related import measure as related
 from sqrtdk.experiments.related.questions import stand_for
 from sqrtdk.experiments.scaling import measure as scaling
@@ -148,6 +150,24 @@ def test_where_reach_was_measured_the_long_range_answer_compares_with_recurrence
     write(tmp_path / "reach/summary.csv", frame[frame["distance"] < 3], columns)
     *_, row = answer.answered_questions(run, tmp_path)
     assert row["answer"].startswith(f"{PATH} Not measured: ")
+
+
+def test_a_run_beyond_the_chapter_answers_its_own_questions_in_a_line(tmp_path: Path) -> None:
+    run = config_run.Run("mine", 50, {"exponent": {"inputs": LAWS}})
+    columns = schemas.columns(EXPERIMENTS["exponent"], "best")
+    row = {
+        "n_k": 64, "n_q": 4, "inputs": "planted", "criterion": "entropy", "n_seeds": 3,
+        "n_without": 0, "mean": 0.97, "ci_low": 0.96, "ci_high": 0.98, "exact": 0.97,
+    }  # fmt: skip
+    write(tmp_path / "exponent/best.csv", pd.DataFrame([row]), columns)
+    rows = answer.answered_questions(run, tmp_path)
+    why_root, enough = rows[-2:]
+    assert why_root["question"] == "Why the square root, and not another power?"
+    assert why_root["figure"] == "exponent-best"
+    # The name of the input law is explained where it is used.
+    assert "for one match (planted) 0.97 (0.96 to 0.98) at n_k = 64" in why_root["answer"]
+    assert enough["answer"].endswith("Not measured: the run has no exponent/limits.csv.")
+    assert not any(mark in str(one) for one in rows for mark in ("**", "](#"))
 
 
 def write(path: Path, frame: pd.DataFrame, columns: Any) -> None:

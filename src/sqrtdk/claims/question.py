@@ -13,7 +13,12 @@ import pandas as pd
 from sqrtdk.schema import Column, Settings
 
 COLUMNS = (
-    Column("question", "A question of the chapter's concept check.", read=str, axis=True),
+    Column(
+        "question",
+        "A question of the chapter's concept check, or of an experiment beyond the chapter.",
+        read=str,
+        axis=True,
+    ),
     Column("answer", "The answer, with numbers of this run.", read=str),
     Column("figure", "Figure that shows it: a file of figures/, without its ending.", read=str),
 )

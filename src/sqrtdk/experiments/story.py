@@ -6,6 +6,7 @@ run; what a run lacks is left out, or said to be lacking.
 """
 
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -138,6 +139,15 @@ class Asked:
 def module(experiment: str, name: str) -> Any | None:
     """Return a module of an experiment's folder, or None if it has none."""
     return load(experiment, name) if (FOLDER / experiment / f"{name}.py").is_file() else None
+
+
+def plain(text: str) -> str:
+    """Return text of the story without its **stress** and its links to places of the page.
+
+    >>> plain("**d_k** is [large](#why)")
+    'd_k is large'
+    """
+    return re.sub(r"\[([^\]]+)\]\(#[\w-]+\)", r"\1", text).replace("**", "")
 
 
 # Sizes and numbers

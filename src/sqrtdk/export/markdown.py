@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from sqrtdk.claims import claim
+from sqrtdk.claims import claim, question
 from sqrtdk.experiments.base import FOLDER
 from sqrtdk.experiments.registry import EXPERIMENTS
 from sqrtdk.report import prose, story
@@ -13,6 +13,9 @@ from sqrtdk.report.gallery import read_caption
 from sqrtdk.storage.tables import read_record
 
 SIGNS = {claim.TRUE: "✓", claim.CONDITIONAL: "◐", claim.FALSE: "✗", claim.NOT_MEASURED: "–"}
+
+UNANSWERED = "Not measured: "
+"""What an answer of questions.csv has where the run lacks its numbers."""
 
 Row = Mapping[str, str]
 
@@ -36,6 +39,7 @@ def render(folder: Path, *, figures: Sequence[str] | None = None) -> str:
         "## Verdicts",
         _tally(rows),
         *_verdicts(rows, {stem for _, stem in shown}),
+        *_questions(folder),
         "## Figures" if shown else "",
         *(_figure(*one) for one in shown),
         _source(folder),
@@ -78,6 +82,16 @@ def _verdicts(rows: Iterable[Row], stems: set[str]) -> Iterable[str]:
         cells = (SIGNS[row["verdict"]], row["sentence"], row["verdict"], row["condition"])
         lines.append(f"| {' | '.join([*map(escape, cells), link])} |")
     return ["\n".join(lines)]
+
+
+def _questions(folder: Path) -> Iterable[str]:
+    """Return the questions that the run answers, each with its answer."""
+    rows = read_rows(folder / "questions.csv", question.COLUMNS)
+    answered = [row for row in rows if UNANSWERED not in row["answer"]]
+    if not answered:
+        return []
+    lines = [f"**{escape(row['question'])}** {escape(row['answer'])}" for row in answered]
+    return ["## Questions", *lines]
 
 
 def _figure(experiment: str, stem: str) -> str:

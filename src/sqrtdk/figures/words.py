@@ -24,11 +24,11 @@ RULES: Mapping[str, str] = {
 """Scale rules; those of a user keep their names."""
 
 INPUTS: Mapping[str, str] = {
-    "gaussian": "unrelated",
-    "rademacher": "unrelated, entries ±1",
-    "uniform": "unrelated, uniform entries",
-    "student_t": "unrelated, heavy tails",
-    "sphere": "unrelated, of one length",
+    "gaussian": "unrelated vectors",
+    "rademacher": "unrelated vectors with entries ±1",
+    "uniform": "unrelated vectors with uniform entries",
+    "student_t": "unrelated vectors with heavy tails",
+    "sphere": "unrelated vectors of one length",
     "non_centred": "a shared mean",
     "planted": "one match",
     "correlated": "one turned match",

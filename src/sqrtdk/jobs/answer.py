@@ -1,4 +1,8 @@
-"""Write questions.csv: answers from the tables of a run."""
+"""Write questions.csv: answers from the tables of a run.
+
+First come the questions of the chapter's concept check, then those of the run's experiments beyond
+the chapter, with the answers that the report has.
+"""
 
 import sys
 from pathlib import Path
@@ -9,6 +13,7 @@ from sqrtdk.config import resolve
 from sqrtdk.config import run as config_run
 from sqrtdk.experiments import schemas, statements
 from sqrtdk.experiments.registry import EXPERIMENTS
+from sqrtdk.experiments.story import RunTables, module, plain
 from sqrtdk.stats.intervals import MissingError
 from sqrtdk.storage import frames, guards, tables
 from sqrtdk.system import command_line
@@ -27,6 +32,31 @@ def answered_questions(run: config_run.Run, folder: Path) -> list[tables.Row]:
                 "question": question.question,
                 "answer": f"{question.known} {text}".strip(),
                 "figure": question.figure,
+            }
+        )
+    return result + beyond_chapter(run, folder)
+
+
+def beyond_chapter(run: config_run.Run, folder: Path) -> list[tables.Row]:
+    """Return the questions of the run's research experiments, each with its answer in a line."""
+    figures = {f"claim-{claim.claim}": claim.figure for claim in statements.claims()}
+    asked = [
+        (one, RunTables(name, folder, settings))
+        for name, settings in run.settings.items()
+        if EXPERIMENTS[name].research
+        for one in getattr(module(name, "asked"), "ASKED", ())
+    ]
+    result: list[tables.Row] = []
+    for one, its_tables in sorted(asked, key=lambda pair: pair[0].place):
+        try:
+            text = f"{one.known} {one.measured(its_tables)}"
+        except MissingError as reason:
+            text = f"{one.known} Not measured: {reason}."
+        result.append(
+            {
+                "question": plain(one.question),
+                "answer": plain(text),
+                "figure": figures.get(one.link, one.link.removeprefix("figure-")),
             }
         )
     return result

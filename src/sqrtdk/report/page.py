@@ -15,7 +15,7 @@ from sqrtdk.experiments import schemas
 from sqrtdk.experiments.base import FOLDER, Experiment, load
 from sqrtdk.experiments.compact import Table
 from sqrtdk.experiments.registry import EXPERIMENTS
-from sqrtdk.experiments.story import RunTables
+from sqrtdk.experiments.story import RunTables, plain
 from sqrtdk.experiments.words import in_words
 from sqrtdk.report import compute, dictionary, gallery, mathml, pivots, prose, small, story
 from sqrtdk.report.dictionary import read_rows
@@ -92,7 +92,12 @@ def context(folder: Path) -> Document:
         "judged": len(ledger),
         "between": claim.SERIES_SEPARATOR,
         "verdicts": {verdict: verdict.replace(" ", "-") for verdict in claim.VERDICTS},
-        "questions": prose.questions(read_rows(folder / "questions.csv", question.COLUMNS)),
+        "questions": prose.questions(
+            # The page has the others among the questions that people ask.
+            row
+            for row in read_rows(folder / "questions.csv", question.COLUMNS)
+            if row["question"] not in {plain(one.question) for one in told.asked}
+        ),
         "sections": sections,
         "figures": pictures,
         "stems": {figure.stem: figure.caption.title for figure in pictures},

@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from markupsafe import Markup, escape
@@ -208,7 +208,7 @@ def gate(ledger: Sequence[Row]) -> dict[str, str]:
     return {"claim": row["claim"], "verdict": verdict, "text": f"{row['numbers']}, {passed}"}
 
 
-def questions(rows: Sequence[Row]) -> list[Question]:
+def questions(rows: Iterable[Row]) -> list[Question]:
     """Return the concept check, with long answers split into sentences."""
     return [Question(row["question"], _paragraphs(row["answer"]), row["figure"]) for row in rows]
 

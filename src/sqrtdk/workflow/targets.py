@@ -244,14 +244,22 @@ class Workflow:
         return [*self.summaries(), *others]
 
     def answering(self) -> list[str]:
-        """Return the run's tables that the concept check needs."""
+        """Return the run's tables that answers to questions need."""
         # The questions are not loaded, because they need pandas, which would slow every start.
-        return [
-            self.table(name, table)
+        names = {
+            name: (
+                *(EXPERIMENTS[name].judged_by if modules_of(name, "questions") else ()),
+                *(self._asked_tables(name) if modules_of(name, "asked") else ()),
+            )
             for name in self.experiments
-            if modules_of(name, "questions")
-            for table in EXPERIMENTS[name].judged_by
-        ]
+        }
+        return [self.table(name, x) for name, some in names.items() for x in dict.fromkeys(some)]
+
+    def _asked_tables(self, name: str) -> list[str]:
+        """Return the tables that answers beyond the chapter may be read from."""
+        one = EXPERIMENTS[name]
+        summary = ["summary"] if one.summarised else []
+        return [*summary, *(table.name for table in one.tables)] if one.research else []
 
     def verified(self) -> list[str]:
         """Return the run's tables that have a reference, and the references."""

@@ -4,9 +4,9 @@ from typing import Any
 
 import pandas as pd
 
-from sqrtdk.experiments.exponent.best import has_match
 from sqrtdk.experiments.exponent.limits import FAR
 from sqrtdk.experiments.story import Asked, RunTables, said
+from sqrtdk.figures import words
 from sqrtdk.stats.intervals import Estimate, MissingError
 from sqrtdk.stats.wording import format_number
 
@@ -17,8 +17,7 @@ def exponent(run: RunTables) -> str:
     table = table[(table["criterion"] == "entropy") & table["mean"].notna()]
     texts = []
     for inputs, found in table.groupby("inputs", sort=True):
-        entry = run.settings["inputs"][str(inputs)]
-        name = f"a match ({inputs})" if has_match(entry) else f"unrelated vectors ({inputs})"
+        name = words.with_name(str(inputs), words.INPUTS)
         each = [
             f"{said(Estimate(row['mean'], row['ci_low'], row['ci_high']))} at n_k = {row['n_k']}"
             for row in _ends(found)
@@ -44,7 +43,8 @@ def fails(run: RunTables) -> str:
     if not known:
         raise MissingError("1/√d_k does not fail for any match of the run")
     texts = [
-        f"{row['root_fails']:.0f} with {row['inputs']} matches among {row['n_k']} keys"
+        f"{row['root_fails']:.0f} with {words.with_name(row['inputs'], words.INPUTS)} among "
+        f"{row['n_k']} keys"
         + (
             f" (8/d_k keeps more than half from d_k = {row['inverse_holds']:.0f} on; it leaves the "
             f"match a weight of {format_number(row['inverse_match'])} at d_k = {FAR})"
