@@ -5,22 +5,49 @@ thousand requests with the same files. Hydra still parses, checks and applies th
 `tests/config/test_resolve.py` compares the results with those of Hydra alone.
 """
 
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import copy, deepcopy
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+from hydra import compose, initialize_config_dir
 from hydra._internal import config_loader_impl as hydra
 from hydra._internal.defaults_list import Overrides
 
 read, merge = hydra.create_defaults_list, hydra.ConfigLoaderImpl._compose_config_from_defaults_list
+
+USUAL = (("config", ()), ("config", ("grid=smoke",)), ("cell", ()))
+"""The names and overrides of the usual requests."""
 
 lists: dict[Any, Any] = {}
 files: dict[Any, Any] = {}
 
 
 def _sources(repo: Any) -> tuple[str, ...]:
-    return tuple(map(repr, repo.get_sources()))
+    return tuple(_content(one.path) or repr(one) for one in repo.get_sources())
+
+
+@cache
+def _content(place: str) -> str:
+    """Return a digest of a folder's files: a copy of the project has the same as the original."""
+    scheme, _, folder = place.partition("://")
+    if scheme != "file":
+        return ""
+    found = hashlib.sha256()
+    for path in sorted(Path(folder).rglob("*.yaml")):
+        content = path.read_bytes()
+        found.update(f"{path.relative_to(folder)} {len(content)}\n".encode() + content)
+    return found.hexdigest()
+
+
+def read_ahead(folder: Path) -> None:
+    """Read the files of the usual requests: forks of this process then have them."""
+    with initialize_config_dir(str(folder), version_base="1.3"):
+        for name, overrides in USUAL:
+            compose(name, [*overrides])
 
 
 def _read_once(

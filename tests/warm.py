@@ -143,6 +143,8 @@ def serve(place: str) -> None:
     for module in LOADED:
         importlib.import_module(module)
     assert not [name for name in sys.modules if name.split(".")[0] == "sqrtdk"]
+    composed_once.install()
+    composed_once.read_ahead(Path(__file__).parents[1] / "conf")
     # Those of the code under test come with each request.
     paths = os.environ.get("PYTHONPATH", "")
     own = paths.split(os.pathsep) if paths else []
@@ -176,9 +178,8 @@ def _load_project(paths: list[str]) -> None:
     digests = importlib.import_module("sqrtdk.storage.code_digest")
     for path in digests.PACKAGE.rglob("*.py"):
         digests._file(path)
-    composed_once.install()
     compose = importlib.import_module("sqrtdk.config.compose")
-    for name, overrides in (("config", ()), ("config", ("grid=smoke",)), ("cell", ())):
+    for name, overrides in composed_once.USUAL:
         compose._files_with(name, overrides)
     del sys.path[1 : 1 + len(paths)]
 

@@ -1,6 +1,9 @@
 """The content of a digest of code."""
 
 import ast
+import functools
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -75,7 +78,8 @@ def test_what_explains_a_column_is_no_part_of_what_is_measured(tmp_path: Path) -
 
 def test_a_digest_is_the_same_on_every_python_version() -> None:
     # From Python 3.11.7, 3.12.1 and 3.13.0, whose `ast.dump` of this text differ.
-    assert code_digest._digest([code_digest.serialize(ast.parse(PLAIN))]) == "145e277c22a9"
+    text = code_digest.serialize(ast.parse(PLAIN))
+    assert code_digest._digest([code_digest._hashed(text)]) == "145e277c22a9"
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
@@ -122,3 +126,83 @@ def test_imports_are_found_in_every_kind_of_block(tmp_path: Path) -> None:
     path.write_text(text, encoding="utf-8")
     assert code_digest._file(path).imported.count("sqrtdk.schema") == 4
     assert "sqrtdk.run" in code_digest._file(path).imported
+
+
+class Package:
+    """A package of one file, and processes that read it one after the other."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.file, self.place = folder / "law.py", folder / "kept.json"
+        self.file.write_text(PLAIN, encoding="utf-8")
+        self._patch = monkeypatch
+        monkeypatch.setattr(code_digest, "PACKAGE", folder)
+        monkeypatch.setattr(code_digest, "_place", lambda: self.place)
+        monkeypatch.setattr(sys, "dont_write_bytecode", False)
+
+    def parsed(self) -> set[str]:
+        """Have the next process read the file, and return what it had to parse."""
+        known = functools.cache(code_digest._known.__wrapped__)
+        self._patch.setattr(code_digest, "_known", known)
+        self._patch.setattr(code_digest, "_parsed", {})
+        found = code_digest._file.__wrapped__(self.file)
+        # Whatever is kept, it is what the file says.
+        assert found == code_digest._read(self.file.read_text(encoding="utf-8"))
+        parsed = set(code_digest._parsed)
+        code_digest.keep_parsed()
+        return parsed
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Package:
+    return Package(tmp_path, monkeypatch)
+
+
+def test_what_one_process_has_parsed_the_next_one_need_not(package: Package) -> None:
+    assert package.parsed() == {"law.py"}
+    assert package.parsed() == set()
+    # A comment changes no digest, but what is kept is of the whole text.
+    package.file.write_text(PLAIN + "# more\n", encoding="utf-8")
+    assert package.parsed() == {"law.py"}
+    assert package.parsed() == set()
+    package.file.write_text(PLAIN.replace("LIMIT = 3", "LIMIT = 4"), encoding="utf-8")
+    assert package.parsed() == {"law.py"}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: b"",
+        lambda content: content[: len(content) // 2],
+        lambda content: content[:-9] + bytes([content[-9] ^ 1]) + content[-8:],
+        lambda content: bytes(range(256)),
+        # As another version of this module would have written it, which seals other rules.
+        lambda content: b"0" * 64 + content[64:],
+    ],
+    ids=["empty", "cut", "a flipped bit", "no text", "of other rules"],
+)
+def test_what_is_kept_is_not_used_if_it_is_damaged_or_of_other_rules(
+    package: Package, damage: Callable[[bytes], bytes]
+) -> None:
+    package.parsed()
+    package.place.write_bytes(damage(package.place.read_bytes()))
+    assert package.parsed() == {"law.py"}
+    assert package.parsed() == set()
+
+
+def test_where_nothing_can_be_kept_every_process_parses(
+    package: Package, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    assert package.parsed() == package.parsed() == {"law.py"}
+    assert not package.place.exists()
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    # Nothing can be created below a file, for root neither.
+    package.place = Path("/dev/null/kept.json")
+    assert package.parsed() == package.parsed() == {"law.py"}
+
+
+def test_of_files_that_are_gone_nothing_is_kept(package: Package) -> None:
+    package.parsed()
+    package.file = package.file.rename(package.file.with_name("other.py"))
+    assert package.parsed() == {"other.py"}
+    assert "law.py" not in package.place.read_text(encoding="utf-8")

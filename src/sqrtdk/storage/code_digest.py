@@ -7,8 +7,13 @@ change no number.
 """
 
 import ast
+import contextlib
 import hashlib
-from collections.abc import Iterable, Iterator
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -59,13 +64,12 @@ def _computing(module: str) -> list[Path]:
 def _digest(parts: Iterable[str]) -> str:
     found = hashlib.sha256()
     for part in parts:
-        found.update(_hashed(part))
+        found.update(bytes.fromhex(part))
     return found.hexdigest()[:12]
 
 
-@cache
-def _hashed(part: str) -> bytes:
-    return hashlib.sha256(part.encode()).digest()
+def _hashed(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _closure(module: str) -> dict[str, Path]:
@@ -96,24 +100,81 @@ class _File(NamedTuple):
     """Every dotted name of this package that it imports, at any depth."""
 
     code: str
-    """Its code as text, without wording."""
+    """The SHA-256 of its code, without wording."""
 
     measured: str
     """The same without the descriptions of columns and keys."""
 
+    text: str
+    """The SHA-256 of all of its text."""
+
+
+_parsed: dict[str, _File] = {}
+"""What this process has parsed, by the file's name in the package."""
+
 
 @cache
 def _file(path: Path) -> _File:
-    """Read a file; it is parsed once, because that is most of the time that a digest takes."""
+    """Read a file; it is parsed only if it has changed, because that takes most of the time."""
     text = path.read_text(encoding="utf-8")
+    if PACKAGE not in path.parents:
+        return _read(text)
+    name = path.relative_to(PACKAGE).as_posix()
+    known = _known().get(name)
+    if known is None or known.text != _hashed(text):
+        known = _parsed[name] = _read(text)
+    return known
+
+
+def _read(text: str) -> _File:
     tree = _Untyped().visit(ast.parse(text))
     imported = tuple(_imported(tree))
-    code = measured = serialize(_Unworded().visit(tree))
+    code = measured = _hashed(serialize(_Unworded().visit(tree)))
     # Few modules explain a column.
     if any(f"{name}(" in text for name in MEANINGS):
         tree = _Unexplained().visit(_Untyped().visit(ast.parse(text)))
-        measured = serialize(_Unworded().visit(tree))
-    return _File(imported, code, measured)
+        measured = _hashed(serialize(_Unworded().visit(tree)))
+    return _File(imported, code, measured, _hashed(text))
+
+
+def _place() -> Path:
+    """Return the file that keeps what was read, beside the bytecode of this module."""
+    return Path(importlib.util.cache_from_source(__file__)).with_suffix(".json")
+
+
+def _seal(content: str) -> str:
+    """Digest kept files together with the rules of this module, by which they were read."""
+    return _hashed(Path(__file__).read_text(encoding="utf-8") + content)
+
+
+@cache
+def _known() -> Mapping[str, _File]:
+    """Return the files that an earlier process read; none if that is damaged or of other rules."""
+    try:
+        seal, content = _place().read_text(encoding="utf-8").split("\n", 1)
+        if seal != _seal(content):
+            return {}
+        found: dict[str, list[Any]] = json.loads(content)
+        return {name: _File(tuple(imported), *rest) for name, (imported, *rest) in found.items()}
+    except (OSError, ValueError):
+        return {}
+
+
+def keep_parsed() -> None:
+    """Keep what was parsed for later processes, as Python keeps bytecode, if that can be written.
+
+    A copy of the package takes it along.
+    """
+    if sys.dont_write_bytecode or not _parsed:
+        return
+    files = {**_known(), **_parsed}
+    content = json.dumps({x: files[x] for x in files if (PACKAGE / x).is_file()}, indent=0)
+    with contextlib.suppress(OSError):
+        _place().parent.mkdir(parents=True, exist_ok=True)
+        # Not `write_atomically`, which also waits for the disk: what is cut is not read.
+        new = _place().with_suffix(f".{os.getpid()}")
+        new.write_text(f"{_seal(content)}\n{content}", encoding="utf-8")
+        new.replace(_place())
 
 
 def _imported(tree: ast.Module) -> Iterator[str]:

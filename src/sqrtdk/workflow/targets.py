@@ -1,5 +1,6 @@
 """Describe the run for the Snakefile: its shards, and what each rule depends on."""
 
+import atexit
 import hashlib
 import os
 import sys
@@ -87,6 +88,8 @@ class Workflow:
             shards, missing, free=memory.free_memory(), minutes=minutes
         )
         self._write_code_files()
+        # At the end, when the rules have asked for all code files.
+        atexit.register(code_digest.keep_parsed)
         self._pass_state()
         self._priorities = order.priorities(
             {
