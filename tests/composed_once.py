@@ -6,9 +6,10 @@ thousand requests with the same files. Hydra still parses, checks and applies th
 """
 
 import hashlib
+import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
-from copy import copy, deepcopy
+from copy import copy
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,17 @@ from hydra import compose, initialize_config_dir
 from hydra._internal import config_loader_impl as hydra
 from hydra._internal.defaults_list import Overrides
 
-read, merge = hydra.create_defaults_list, hydra.ConfigLoaderImpl._compose_config_from_defaults_list
+Loader: Any = hydra.ConfigLoaderImpl
+read, merge = hydra.create_defaults_list, Loader._compose_config_from_defaults_list
+add_folders = Loader._process_config_searchpath
 
 USUAL = (("config", ()), ("config", ("grid=smoke",)), ("cell", ()))
 """The names and overrides of the usual requests."""
 
 lists: dict[Any, Any] = {}
-files: dict[Any, Any] = {}
+files: dict[Any, bytes] = {}
+alone: set[Any] = set()
+"""The files that add no folders to those that Hydra reads."""
 
 
 def _sources(repo: Any) -> tuple[str, ...]:
@@ -66,21 +71,33 @@ def _read_once(
 def _merge_once(self: Any, defaults: Any, repo: Any) -> Any:
     key = (_sources(repo), tuple((repr(one), one.override_key) for one in defaults))
     if key not in files:
-        files[key] = merge(self, defaults, repo)
-    return deepcopy(files[key])
+        files[key] = pickle.dumps(merge(self, defaults, repo))
+    # In a third of the time of a copy.
+    return pickle.loads(files[key])
+
+
+def _add_folders_once(self: Any, config_name: Any, overrides: Any, repo: Any) -> None:
+    key = (before := _sources(repo), config_name)
+    if key in alone and not any(one.get_key_element() == "hydra.searchpath" for one in overrides):
+        return
+    add_folders(self, config_name, overrides, repo)
+    if _sources(repo) == before:
+        alone.add(key)
 
 
 def install() -> None:
     """Keep the parts of a composition that depend on the names of files alone."""
     hydra.create_defaults_list = _read_once
-    hydra.ConfigLoaderImpl._compose_config_from_defaults_list = _merge_once
+    Loader._compose_config_from_defaults_list = _merge_once
+    Loader._process_config_searchpath = _add_folders_once
 
 
 @contextmanager
 def hydra_alone() -> Iterator[None]:
     """Keep nothing meanwhile."""
     hydra.create_defaults_list = read
-    hydra.ConfigLoaderImpl._compose_config_from_defaults_list = merge
+    Loader._compose_config_from_defaults_list = merge
+    Loader._process_config_searchpath = add_folders
     try:
         yield
     finally:

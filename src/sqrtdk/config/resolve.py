@@ -223,11 +223,15 @@ def _experiment(
         count = Key(SEEDS_KEY, "whole", keys["seed"].meaning, axis=False, maximum=MOST_SEEDS)
         merged["seed"] = list(range(check_value(count, merged.pop(SEEDS_KEY), entries)))
     settings = {}
-    # Names that a message may suggest.
-    rules = entries["scale_rules"]
     narrow = EXPERIMENTS[name].scalar_scale_only
-    factors = {one: rule for one, rule in rules.items() if scale_rules.is_factor(rule)}
-    usable = {**entries, "scale_rules": factors if narrow else rules}
+
+    def usable(mapping: str) -> Document:
+        """Return the entries whose names a message may suggest."""
+        found = entries[mapping]
+        if mapping != "scale_rules" or not narrow:
+            return found
+        return {one: rule for one, rule in found.items() if scale_rules.is_factor(rule)}
+
     for word, known in keys.items():
         if word not in merged and not layers[f"experiment.{name}"]:
             raise _no_values(name)

@@ -5,7 +5,7 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -63,11 +63,11 @@ def check_value(
     key: Key,
     value: object,
     entries: Mapping[str, Document],
-    usable: Mapping[str, Document] | None = None,
+    usable: Callable[[str], Document] | None = None,
 ) -> Any:
     """Return a key's checked value: sorted for an axis of numbers, with the entries for names.
 
-    Messages suggest the names of `usable`, by default those of `entries`.
+    Messages suggest the names of `usable` of `entries`, by default all.
     """
     if value is None and key.optional:
         return None
@@ -81,7 +81,7 @@ def check_value(
         names = [str(as_word(item)) for item in given]
         for name in names:
             if name not in known:
-                likely = (usable or entries)[key.named_in]
+                likely = (usable or entries.__getitem__)(key.named_in)
                 raise invalid_value(key.name, name, listing(likely), likely)
         refuse_repeat(key.name, names)
         if len(names) > MOST_NAMES:
