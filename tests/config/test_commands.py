@@ -15,6 +15,8 @@ import pytest
 from config.test_hints import corrected
 from config.test_mistakes import FILE
 from conftest import ROOT, Run, environment, snakemake
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 import sqrtdk
 from sqrtdk import cli
@@ -232,6 +234,55 @@ def test_a_date_is_a_word_in_a_file_too(tmp_path: Path) -> None:
     path = tmp_path / "my.yaml"
     path.write_text("name: 2030-01-02", encoding="utf-8")
     assert yaml_reader.read_config(path) == {"name": "2030-01-02"}
+
+
+PIECES = [
+    *(
+        "a",
+        "b c",
+        "1",
+        "0.5",
+        "010",
+        "1e-3",
+        "on",
+        "yes",
+        "2030-01-02",
+        "-",
+        ".",
+        "+",
+        "/",
+        "_",
+        " ",
+    ),
+    *(": ", ":", "- ", ", ", ",", "[", "]", "{", "}", "'", "''", " #", "#"),
+    *("\n", "\n  ", "\n- ", "a: ", "\nb: ", "\nb: {c: 1, ", "key:\n  x: ", "[" * 60),
+]
+"""Parts of texts, good and bad, with everything that is read in C."""
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=9).map("".join))
+@example("a: 010")
+@example("a: [1, 2]\na: 3")
+@example("a:\n  b: 'on'\n  c: on\n  d: 2030-01-02\n  e: null\n")
+# The loader in C refuses this one alone.
+@example("- [1:]")
+def test_a_file_that_is_read_in_c_has_the_value_or_the_message_of_the_other_loader(
+    text: str,
+) -> None:
+    assert yaml_reader.PLAIN.fullmatch(text)
+
+    def read() -> object:
+        try:
+            return yaml_reader.read_text(text)
+        except ConfigError as error:
+            return str(error)
+
+    fast = read()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(yaml_reader, "FastLoader", None)
+        slow = read()
+    # NaN and 1 == 1.0 == True apart.
+    assert repr(fast) == repr(slow)
 
 
 def test_a_rule_that_serves_some_is_left_out_of_the_others_which_is_said() -> None:

@@ -41,16 +41,11 @@ def read_text(text: str) -> Any:
         except RecursionError:
             raise ConfigError(f"nested more than {MAX_DEPTH} deep") from None
     try:
-        _check_events(text)
-        loader = Loader(text)
-        try:
-            node = loader.get_single_node()
-            if node is None:
-                return None
-            _check_node(node)
-            return loader.construct_document(node)
-        finally:
-            loader.dispose()
+        if FastLoader is not None and PLAIN.fullmatch(text):
+            with contextlib.suppress(yaml.YAMLError):
+                return _load(text, FastLoader)
+            # What the one in C refuses, the other one takes or has the words for.
+        return _load(text, Loader)
     except yaml.MarkedYAMLError as error:
         line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
         raise ConfigError(f"{line}{errors.one_line(Exception(error.problem))}") from None
@@ -61,6 +56,19 @@ def read_text(text: str) -> Any:
         raise ConfigError(errors.one_line(error)) from None
 
 
+def _load(text: str, kind: Any) -> Any:
+    _check_events(text, kind)
+    loader = kind(text)
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        _check_node(node)
+        return loader.construct_document(node)
+    finally:
+        loader.dispose()
+
+
 class Loader(yaml.SafeLoader):
     """Load YAML without dates: 2030-01-02 is text, as in Hydra."""
 
@@ -69,6 +77,16 @@ Loader.yaml_implicit_resolvers = {
     first: [(tag, regexp) for tag, regexp in known if not tag.endswith(":timestamp")]
     for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
+
+FastLoader: Any = None
+"""The same in C, where PyYAML has it: each job reads the configuration of its run."""
+
+if yaml.__with_libyaml__:
+    FastLoader = type("FastLoader", (yaml.CSafeLoader,), {})
+    FastLoader.yaml_implicit_resolvers = Loader.yaml_implicit_resolvers
+
+PLAIN = re.compile(r"[\n A-Za-z0-9_.,:'\[\]{}#+/-]*")
+"""Text that both loaders read alike, unless the one in C refuses it."""
 
 
 def read_typed(key: str, text: str) -> Any:
@@ -97,11 +115,11 @@ MAX_DEPTH, MAX_ALIASED_VALUES = 50, 10_000
 nested aliases grow exponentially and would soon fill the memory."""
 
 
-def _check_events(text: str) -> None:
+def _check_events(text: str, kind: Any) -> None:
     sizes: dict[str, int] = {}
     inside: list[tuple[str | None, int]] = []
     count = aliased = 0
-    for event in yaml.parse(text, yaml.SafeLoader):
+    for event in yaml.parse(text, kind):
         # PyYAML itself fails for a tag that does not fit its value.
         tag = getattr(event, "tag", None)
         if tag is not None:
@@ -159,7 +177,7 @@ def _check_node(node: yaml.Node, key: str = "value") -> None:
     elif isinstance(node, yaml.SequenceNode):
         for value in node.value:
             _check_node(value, key)
-    elif isinstance(node, yaml.ScalarNode) and node.style is None:
+    elif isinstance(node, yaml.ScalarNode) and not node.style:
         check_number(key, node.value)
 
 
