@@ -445,6 +445,13 @@ def test_a_size_that_the_prototype_did_not_try_has_no_column_for_it(tmp_path: Pa
     assert table.arms == ["d_k = 256"]
 
 
+def test_the_figure_of_losses_names_what_ends_far_above_the_least() -> None:
+    table = pd.DataFrame({"remedy": ["on", "on", "off", "adamw"], "mean": [0.5, 0.1, 0.2, 0.7]})
+    said = figures._says_ends(table)
+    assert said.endswith("above the least loss of all, 0.10: AdamW 7.0 times it.")
+    assert figures._says_ends(table[:3]) == "At its best rate each ends at most 2.0 times the best."
+
+
 def test_every_remedy_has_one_look_and_words() -> None:
     looks = figures.looks_of(pd.DataFrame({"remedy": sorted(REMEDIES)}))
     # Two lines of one colour differ in their stroke, so that no marker has to be made out.

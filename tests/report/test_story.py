@@ -128,6 +128,22 @@ def test_a_chart_places_points_on_its_axes_and_names_stay_apart() -> None:
     assert abs(heights[1] - heights[0]) >= chart.LINE - 0.1
 
 
+@pytest.mark.parametrize(("at_left", "side"), [(0.05, "end"), (0.6, None)])
+def test_the_text_of_a_level_is_where_no_line_crosses_it(at_left: float, side: str | None) -> None:
+    x, y = Axis("d_k", 0, 1, [0, 1]), Axis("weight", 0, 1, [0, 1])
+    lines = [Line("on", "a", [(0, at_left), (1, 1)]), Line("inverse", "b", [(0, 0.0), (1, 0.0)])]
+    note = chart.Note("equal shares", y=0.0)
+    root = ElementTree.fromstring(str(chart.draw(x, y, lines, title="t", notes=[note])))
+    (text,) = (one for one in root.iter("text") if "".join(one.itertext()) == "equal shares")
+    assert text.get("text-anchor") == side
+
+
+def test_a_run_beyond_the_chapter_has_a_title_of_its_own() -> None:
+    assert story.title(["scaling", "related", "exponent"]) == story.TITLE
+    assert story.title(["related", "exponent", "length"]) == story.BEYOND_TITLE
+    assert story.title([]) == story.TITLE
+
+
 def test_a_lean_drawing_keeps_text_as_text_with_indices() -> None:
     svg = (
         f'<svg xmlns="{lean.SVG}"><g id="a"><g id="b"><path d="M 1.23456 2 \nL 3 4 " '

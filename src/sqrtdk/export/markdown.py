@@ -34,7 +34,7 @@ def render(folder: Path, *, figures: Sequence[str] | None = None) -> str:
         if (figures is None or stem in figures) and (folder / "figures" / f"{stem}.png").is_file()
     ]
     blocks = [
-        "# Why attention divides by √d_k",
+        f"# {story.title(list(story.checked(folder).settings))}",
         *_headline(folder, rows),
         "## Verdicts",
         _tally(rows),

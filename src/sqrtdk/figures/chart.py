@@ -123,7 +123,7 @@ def draw(
         if line.dots:
             drawn = "".join(f"M{a:.1f} {b:.1f}h0" for a, b in (place(x, y, p) for p in line.dots))
             parts.append(Markup('<path class="dot {}" d="{}"/>').format(line.kind + dashed, drawn))
-    parts += [_note(x, y, note, row) for row, note in enumerate(notes)]
+    parts += [_note(x, y, note, row, lines) for row, note in enumerate(notes)]
     parts.append(_names(x, y, lines))
     return Markup(
         '<svg class="chart" role="img" aria-label="{}" viewBox="0 0 {:.0f} {:.0f}">{}{}</svg>'
@@ -148,6 +148,19 @@ def _text(at: Point, classes: str, text: str, anchor: str = "") -> Markup:
     )
 
 
+ON_LEVEL = 3.0
+"""Pixels within which a line lies on a level, and its room above does not count."""
+
+
+def _rooms(x: Axis, y: Axis, line: Line, level: float) -> tuple[float, float]:
+    """Return the pixels from a level up to the ends of a line."""
+    points = [point for point in line.curve if not any(map(math.isnan, point))]
+    if not points:
+        return HEIGHT, HEIGHT
+    first, last = (level - place(x, y, point)[1] for point in (points[0], points[-1]))
+    return first, last
+
+
 def _grid(x: Axis, y: Axis) -> Markup:
     """Return grid lines, tick labels and the names of both axes."""
     lines = "".join(_path(x, y, [(x.low, tick), (x.high, tick)]) for tick in y.ticks)
@@ -164,8 +177,11 @@ def _grid(x: Axis, y: Axis) -> Markup:
     return found + _text((0, 13), "name", y.label)
 
 
-def _note(x: Axis, y: Axis, note: Note, row: int) -> Markup:
-    """Return a mark with its text; those of vertical lines are in rows of their own."""
+def _note(x: Axis, y: Axis, note: Note, row: int, lines: Sequence[Line]) -> Markup:
+    """Return a mark with its text; those of vertical lines are in rows of their own.
+
+    The text of a horizontal line is at the end where the lines above leave more room.
+    """
     if note.x is not None:
         drawn = _path(x, y, [(note.x, y.low), (note.x, y.high)])
         at = place(x, y, (note.x, y.high))
@@ -173,8 +189,16 @@ def _note(x: Axis, y: Axis, note: Note, row: int) -> Markup:
     else:
         level = note.y if note.y is not None else y.low
         drawn = _path(x, y, [(x.low, level), (x.high, level)])
-        at = place(x, y, (x.low, level))
-        text = _text((at[0] + 5, at[1] - 4), "tick", note.text)
+        left, right = (place(x, y, (end, level)) for end in (x.low, x.high))
+        above = [
+            [room for room in rooms if room > ON_LEVEL]
+            for rooms in zip(*(_rooms(x, y, line, left[1]) for line in lines), strict=True)
+        ]
+        room_left, room_right = (min(rooms, default=HEIGHT) for rooms in above or ([], []))
+        if room_left < LINE and room_right > room_left:
+            text = _text((right[0] - 7, right[1] - 6), "tick", note.text, "end")
+        else:
+            text = _text((left[0] + 5, left[1] - 4), "tick", note.text)
     mark = Markup('<path class="level" d="{}"/>').format(drawn)
     return Markup('<g class="{}">{}{}</g>').format(note.classes, mark, text)
 

@@ -11,8 +11,24 @@ from sqrtdk.experiments.story import Asked, Lead, RunTables, Screen, Told, modul
 from sqrtdk.schema import Settings
 from sqrtdk.stats.intervals import MissingError
 
+TITLE = "Why attention divides by √d_k"
+
+BEYOND_TITLE = "The scale of attention: questions beyond the chapter"
+"""The title of a run most of whose experiments are not about the chapter."""
+
 LEADS = 4
 """Sentences of the answer: what happens, why, what it costs, where the remedy ends."""
+
+
+def is_beyond(experiments: Sequence[str]) -> bool:
+    """Return whether most experiments of a run are not about the chapter."""
+    known = [name for name in experiments if name in EXPERIMENTS]
+    return 2 * sum(EXPERIMENTS[name].research for name in known) > len(known)
+
+
+def title(experiments: Sequence[str]) -> str:
+    """Return the title of a run's report."""
+    return BEYOND_TITLE if is_beyond(experiments) else TITLE
 
 
 class Shown(NamedTuple):

@@ -16,7 +16,7 @@ from sqrtdk.figures.panels import log_axis, log_limits, sheet, size_axis
 from sqrtdk.figures.style import INK, Look
 from sqrtdk.figures.words import REMEDIES, with_name
 from sqrtdk.stats.intervals import Estimate
-from sqrtdk.stats.wording import format_percent
+from sqrtdk.stats.wording import format_number, format_percent
 
 GROUPS: Mapping[str, Sequence[str]] = {
     "acting on the optimizer": ("off", "warmup", "adamw", "clipping", "on"),
@@ -32,6 +32,9 @@ TRANSFER = ("off", "on", "inverse_64", "qk_norm_8")
 
 SHARED = ("n_k", "batch_size")
 
+
+FAR = 3.0
+"""Times the least loss of all above which the figure names a remedy."""
 
 ROOM = 1.3
 """Factor beyond the sizes of the grid, for points that are moved apart."""
@@ -157,10 +160,25 @@ def build_loss(tables: Tables) -> Figure:
     style.note(
         figure,
         f"Held-out loss at the end, at d_k = {int(table['d_k'].max())}: half the squared distance "
-        f"of the output to the value, mean over queries and seeds. {style.says_seeds(table)} "
+        f"of the output to the value, mean over queries and seeds. {_says_ends(table)} "
+        f"{style.says_seeds(table)} "
         f"{style.says_where(table, SHARED)}",
     )
     return figure
+
+
+def _says_ends(table: pd.DataFrame) -> str:
+    """Say which remedies end far above the best loss, each at its best rate."""
+    least = table.groupby("remedy")["mean"].min()
+    times = (least / least.min()).sort_values()
+    far = times[times > FAR]
+    if far.empty:
+        return f"At its best rate each ends at most {format_number(times.max(), 2)} times the best."
+    named = ", ".join(f"{REMEDIES[str(name)]} {format_number(x, 2)}" for name, x in far.items())
+    return (
+        f"Even at the best of these rates some end far above the least loss of all, "
+        f"{format_number(least.min(), 2)}: {named} times it."
+    )
 
 
 def _rate_axis(axes: Axes, values: pd.Series) -> None:
