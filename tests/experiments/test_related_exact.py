@@ -1,6 +1,8 @@
 """The agreement of related vectors with theory: points, samples, table and claim."""
 
 import math
+import re
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ from campaigns import verdicts_powers
 from sqrtdk.core import random_streams
 from sqrtdk.core.random_streams import Purpose
 from sqrtdk.experiments import cells
-from sqrtdk.experiments.related_exact import claims, gate, measure
+from sqrtdk.experiments.related_exact import asked, claims, gate, measure, quadrature
 from sqrtdk.stats.intervals import MissingError
 from sqrtdk.stats.series import WholeTable
 from sqrtdk.theory import related
@@ -23,8 +25,8 @@ def test_a_point_is_within_its_bounds_and_has_rows_to_see(vectors: str) -> None:
         generator = random_streams.stream(Purpose.RELATED_EXACT, 99, seed)
         point, exact = measure.draw_point(generator, vectors)
         assert point.d_k % 2 == 0
-        assert 2 <= point.d_k <= measure.MOST_D_K
-        assert 2 <= point.n_k <= measure.MOST_N_K
+        assert measure.D_K[0] <= point.d_k <= measure.D_K[1]
+        assert measure.N_K[0] <= point.n_k <= measure.N_K[1]
         low, high = (end / math.sqrt(point.d_k) for end in measure.SIGMA)
         # Two roundings of a logarithm and an exponential.
         assert low * (1 - 1e-14) <= point.scale <= high * (1 + 1e-14)
@@ -75,6 +77,7 @@ def test_the_z_of_a_point_is_its_deviation_in_standard_errors() -> None:
     assert row["z"] == pytest.approx((values.mean() - exact.max_weight) / error, rel=1e-12)
     assert (row["size_d_k"], row["size_n_k"]) == (point.d_k, point.n_k)
     assert measure.seconds(slab) > 0
+    assert measure.memory(slab | {"draws": 120}) == 2 * measure.memory(slab)
 
 
 def runs_of(z: np.ndarray) -> pd.DataFrame:
@@ -111,6 +114,45 @@ def test_the_claim_needs_every_metric_within_the_bounds() -> None:
     assert judged(wrong).holds is False
     with pytest.raises(MissingError, match="40 points, fewer than 100"):
         judged(z[:40])
+
+
+def test_exact_means_of_two_keys_are_a_double_integral() -> None:
+    settings: Any = {}
+    runs = pd.DataFrame({"vectors": measure.LAWS})
+    table = pd.DataFrame(list(quadrature.rows(settings, runs)))
+    assert len(table) == 3 * 2 * len(measure.METRICS)
+    # The promise of the theory; measured 1e-13.
+    assert table["relative"].max() < 1e-8
+    # Of another law the integral is another one.
+    other = quadrature.of_two_keys(related.Law("match", 0.51), 16, 0.25)
+    assert (
+        np.abs(other / table.loc[table["vectors"] == "planted", "exact"].head(8) - 1).min() > 1e-3
+    )
+    one = quadrature.of_two_keys(related.Law("match", 0.7, 0.3), 16, 0.25)
+    sampled = measure.sample(
+        np.random.default_rng(4),
+        measure.Point(16, 2, 0.25, {"law": "correlated", "correlation": 0.7, "alignment": 0.3}),
+        4000,
+    )
+    for value, values in zip(one, sampled.values(), strict=True):
+        # Of eight normal numbers one is beyond 4.5 in 20,000 draws; squares are skewed.
+        assert abs(values.mean() - value) < 4.5 * values.std() / 4000**0.5
+
+
+def test_people_are_told_how_exact_the_exact_values_are() -> None:
+    z = np.random.default_rng(0).standard_normal((40, len(measure.METRICS)))
+    settings: Any = {}
+    runs = runs_of(z)
+    made = {"gate": gate, "quadrature": quadrature}
+    run: Any = SimpleNamespace(
+        table=lambda name: pd.DataFrame(list(made[name].rows(settings, runs)))
+    )
+    told = asked.exactness(run)
+    assert re.search(r"difference from it is [\d.]+e-1[3-6], over 16 means of 2 cells", told)
+    rms = math.sqrt((z**2).mean())
+    assert f"a root mean square of planted {rms:.2f} (" in told
+    with pytest.raises(MissingError, match="no related vectors"):
+        asked.exactness(SimpleNamespace(table=lambda name: pd.DataFrame()))  # type: ignore[arg-type]
 
 
 def test_the_rules_about_powers_rarely_give_a_wrong_verdict() -> None:

@@ -18,6 +18,12 @@ EXPERIMENT = Experiment(
             needs=("runs",),
             judges=True,
         ),
+        Table(
+            "quadrature",
+            "quadrature",
+            "Exact means of two keys against a double integral: one row per law, size and mean.",
+            needs=("runs",),
+        ),
     ),
     figures=(Figure("z", tables=("gate",), seeds_from="gate"),),
     small=(

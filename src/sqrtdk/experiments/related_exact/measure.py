@@ -48,8 +48,9 @@ CONFIG_KEYS: tuple[Key, ...] = (VECTORS, DRAWS, schema.SEED)
 
 BATCHED_AXES: tuple[str, ...] = ()
 
-MOST_D_K, MOST_N_K, CORRELATION = 32, 24, 0.9
-"""The largest sizes that are drawn, and the largest correlation in magnitude."""
+D_K, N_K, CORRELATION = (4, 64), (2, 128), 0.9
+"""The sizes that are drawn, log-uniform, and the largest correlation in magnitude. In two
+dimensions |q|² is exponential, and the mean of a few hundred squared gradients far from normal."""
 
 SIGMA = (0.25, 2.0)
 """The scale times √d_k is log-uniform between these."""
@@ -60,6 +61,9 @@ SEEN = 0.05
 D_V = 16
 """Dimension of values and output gradients. In one dimension a squared gradient has that of a
 product of two normal numbers in it, so skewed that the mean of a few hundred is not normal."""
+
+BLOCK = 250
+"""Draws whose keys are in memory at a time."""
 
 METRICS = (
     "entropy_nats",
@@ -114,8 +118,13 @@ class Point(NamedTuple):
 
 def seconds(slab: Slab) -> float:
     """Return the approximate time of one seed of a slab on one core."""
-    exact = 0.005 if slab["vectors"] == "sphere" else 0.1
-    return float(exact + 8e-5 * slab["draws"])
+    exact = 0.005 if slab["vectors"] == "sphere" else 0.07
+    return float(exact + 3e-5 * slab["draws"])
+
+
+def memory(slab: Slab) -> int:
+    """Return the peak memory, in bytes, of one point: some arrays of the keys of a block."""
+    return 8 * 8 * min(slab["draws"], BLOCK) * N_K[1] * (D_K[1] + D_V)
 
 
 def cells(slab: Slab) -> Iterator[Cell]:
@@ -155,8 +164,8 @@ def draw_point(generator: np.random.Generator, vectors: str) -> tuple[Point, Exp
     """Draw a point whose means are not carried by rare rows, and return its exact means."""
     while True:
         # Even, because a turned match needs pairs of coordinates.
-        d_k = 2 * int(generator.integers(1, MOST_D_K // 2 + 1))
-        n_k = int(generator.integers(2, MOST_N_K + 1))
+        d_k = 2 * _size(generator, D_K[0] // 2, D_K[1] // 2)
+        n_k = _size(generator, *N_K)
         sigma = math.exp(generator.uniform(*np.log(SIGMA)))
         correlation = float(generator.uniform(-CORRELATION, CORRELATION))
         alignment = float(generator.uniform(-1.0, 1.0))
@@ -175,11 +184,25 @@ def draw_point(generator: np.random.Generator, vectors: str) -> tuple[Point, Exp
             return point, exact
 
 
+def _size(generator: np.random.Generator, low: int, high: int) -> int:
+    """Draw a whole number, log-uniform from low to high."""
+    drawn = math.exp(generator.uniform(math.log(low), math.log(high + 1)))
+    # Rounding may leave the range.
+    return min(max(int(drawn), low), high)
+
+
 def sample(generator: np.random.Generator, point: Point, draws: int) -> dict[str, Floats]:
     """Return each metric for every draw, [draws]: one query, its own keys, values and gradient.
 
     Squares of gradients are over d_v.
     """
+    found = [
+        _block(generator, point, min(BLOCK, draws - place)) for place in range(0, draws, BLOCK)
+    ]
+    return {name: np.concatenate([one[name] for one in found]) for name in METRICS}
+
+
+def _block(generator: np.random.Generator, point: Point, draws: int) -> dict[str, Floats]:
     formula = input_laws.LAWS[str(point.entry["law"])].formula
     parameters = {name: value for name, value in point.entry.items() if name != "law"}
     sizes = {"d_k": point.d_k, "n_k": point.n_k, "n_q": 1}
