@@ -71,12 +71,37 @@ LENGTHS: Mapping[str, str] = {
 }
 """Rules of `length`: powers of log n by their number, and rules with a name."""
 
+ATTENTION: Mapping[str, str] = {
+    "softmax": "softmax",
+    "softmax1": "softmax, sink of logit 0",
+    "sink_logit": "softmax, learned sink logit",
+    "sigmoid": "sigmoid",
+    "sigmoid_bias": "sigmoid, learned constant",
+}
+"""Kinds of attention."""
+
+FIRST_KEYS: Mapping[str, str] = {"none": "no first key", "learned": "learned first key"}
+"""Kinds of a first key that all queries share."""
+
+INITS: Mapping[str, str] = {
+    "xavier_head": "Xavier, per head",
+    "xavier": "Xavier",
+    "xavier_fused": "Xavier, fused",
+    "linear": "linear layers",
+    "normal_02": "N(0, 0.02²)",
+    "t5": "T5",
+}
+"""Laws of freshly initialised weights."""
+
 VALUES: Mapping[str, Mapping[str, str]] = {
     "scaling": RULES,
     "remedy": REMEDIES,
     "inputs": INPUTS,
     "rows": ROWS,
     "rule": LENGTHS,
+    "attention": ATTENTION,
+    "first_key": FIRST_KEYS,
+    "init": INITS,
 }
 """The words for the values of an axis, by its name."""
 
@@ -87,7 +112,8 @@ def with_name(name: str, known: Mapping[str, str] = RULES) -> str:
     >>> with_name("inverse_64"), with_name("mine")
     ('8/d_k (inverse_64)', 'mine')
     """
-    return f"{known[name]} ({name})" if name in known else name
+    found = known.get(name, name)
+    return name if found == name else f"{found} ({name})"
 
 
 def says_names(
@@ -100,7 +126,9 @@ def says_names(
     >>> says_names(["on", "mine"])
     'Names in the configuration: on (1/√d_k).'
     """
-    found = [f"{name} ({known[name]})" for name in dict.fromkeys(names) if name in known]
+    found = [
+        f"{name} ({known[name]})" for name in dict.fromkeys(names) if known.get(name, name) != name
+    ]
     return f"{what}: {', '.join(found)}." if found else ""
 
 

@@ -15,7 +15,7 @@ from sqrtdk.schema import Column, Settings
 from sqrtdk.stats import intervals
 from sqrtdk.stats.intervals import Estimate
 
-NAMED = ("scaling", "reader")
+NAMED = ("scaling", "reader", "first_key")
 """Axes whose values are names that need no label."""
 
 

@@ -1,8 +1,8 @@
 """Answer a question that people ask: the spread of the logits in a fresh model."""
 
 from sqrtdk.experiments.initialisation.model import INITS
-from sqrtdk.experiments.initialisation.names import NAMES
 from sqrtdk.experiments.story import Asked, RunTables, head
+from sqrtdk.figures.words import INITS as NAMES
 from sqrtdk.stats.intervals import Estimate, MissingError
 from sqrtdk.stats.wording import format_estimate
 

@@ -6,12 +6,12 @@ from matplotlib.figure import Figure
 
 from sqrtdk.experiments.initialisation.measure import D_MODEL
 from sqrtdk.experiments.initialisation.model import INITS
-from sqrtdk.experiments.initialisation.names import NAMES
 from sqrtdk.figures import draw, style, words
 from sqrtdk.figures.draw import Tables
 from sqrtdk.figures.lines import PanelRow, build_lines, plot_level
 from sqrtdk.figures.panels import Panel
 from sqrtdk.figures.style import CYCLE, MARKERS, Look
+from sqrtdk.figures.words import INITS as NAMES
 
 LOOKS: dict[str, Look] = {NAMES[init]: Look(CYCLE[i], MARKERS[i]) for i, init in enumerate(INITS)}
 
@@ -50,7 +50,8 @@ def build_sigma(tables: Tables) -> Figure:
         found,
         [PanelRow("σ of the logits", ("σ",), base=10)],
         "σ: standard deviation of the logits across keys. Dotted, mostly hidden below the lines: "
-        "exact. Dashed: 1. Tokens alike: correlation 0.5.",
+        "exact. Dashed: 1. Tokens alike: correlation 0.5. "
+        f"{words.says_names([x for x in INITS if x in set(table['init'])], words.INITS)}",
         refer,
         looks=looks,
         across="start",

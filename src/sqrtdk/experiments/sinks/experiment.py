@@ -30,5 +30,6 @@ EXPERIMENT = Experiment(
         side="first_key",
         down="attention",
         table="sinks",
+        worded=True,
     ),
 )

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from sqrtdk.experiments.sinks.model import ATTENTIONS
-from sqrtdk.figures import draw, style
+from sqrtdk.figures import draw, style, words
 from sqrtdk.figures.draw import Tables
 from sqrtdk.figures.panels import log_axis, log_limits, sheet
 from sqrtdk.figures.style import FIXED, INK
@@ -21,15 +21,6 @@ SHARED = ("d_k", "n_k", "batch_size")
 PANELS = 3
 """Values of d_k with a panel of their own."""
 
-NAMES = {
-    "softmax": "softmax",
-    "softmax1": "softmax, sink of logit 0",
-    "sink_logit": "softmax, learned sink logit",
-    "sigmoid": "sigmoid",
-    "sigmoid_bias": "sigmoid, learned constant",
-}
-"""The kinds of attention in words."""
-
 MATCH = {"matched": FIXED["on"], "unmatched": FIXED["off"]}
 """The colours of queries with a match and without one."""
 
@@ -37,8 +28,6 @@ KINDS = {"matched": "query with a match", "unmatched": "query without a match"}
 
 FIRST = {"none": "o", "learned": "s"}
 """The markers without a first key and with one."""
-
-KEYS = {"none": "no first key", "learned": "learned first key"}
 
 
 class Quantity(NamedTuple):
@@ -77,7 +66,7 @@ def _build(
                 for kind, column in quantity.columns.items():
                     apart = 0.08 if kind == "matched" else -0.08
                     _dot(axes, rows, column, height + apart, MATCH[kind], marker)
-        shown = [NAMES[name] if place == 0 else "" for name in reversed(names)]
+        shown = [words.ATTENTION[name] if place == 0 else "" for name in reversed(names)]
         axes.set_yticks(range(len(names)), shown)
         axes.set_ylim(-0.6, len(names) - 0.4)
     handles = [
@@ -85,14 +74,17 @@ def _build(
         for kind, color in MATCH.items()
     ]
     for first, marker in FIRST.items():
-        handle = Line2D([], [], color=INK, marker=marker, linestyle="none", label=KEYS[first])
+        handle = Line2D(
+            [], [], color=INK, marker=marker, linestyle="none", label=words.FIRST_KEYS[first]
+        )
         handle.set_markerfacecolor("none")
         handles.append(handle)
     style.legend(figure, handles)
     style.note(
         figure,
         f"{sentence} Each at the learning rate of the grid that is best for the other half of the "
-        f"seeds. {style.says_seeds(table, 'Bar')} {style.says_where(table, SHARED)}",
+        f"seeds. {style.says_seeds(table, 'Bar')} {style.says_where(table, SHARED)} "
+        f"{words.says_names(names, words.ATTENTION)}",
     )
     return figure
 
