@@ -258,8 +258,9 @@ def test_the_page_does_not_scroll_sideways(page: Any) -> None:
         for state in ("true", "false"):
             page.evaluate(f"document.querySelectorAll('details').forEach(x => x.open = {state})")
             assert page.evaluate("document.documentElement.scrollWidth") <= width
-        name = f"report-{'dark' if is_dark(page) else 'light'}-{width}.png"
-        page.screenshot(path=SCREENSHOTS / name, full_page=True)
+        if width in (WIDTHS[0], WIDTHS[-1]):
+            name = f"report-{'dark' if is_dark(page) else 'light'}-{width}.png"
+            page.screenshot(path=SCREENSHOTS / name, full_page=True)
 
 
 def test_the_page_does_not_scroll_sideways_at_twice_the_size(page: Any) -> None:
