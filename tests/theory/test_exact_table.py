@@ -44,8 +44,8 @@ SETTINGS: dict[str, Any] = {
 
 def expectations() -> dict[Point, theory_expectations.Expectations]:
     return {
-        point: theory_expectations.expectations(*point[:3])
-        for *_, point in theory_points.points(SETTINGS)
+        place.point: theory_expectations.expectations(*place.point[:3])
+        for place in theory_points.points(SETTINGS)
     }
 
 
