@@ -401,6 +401,42 @@ def test_a_run_is_lost_if_it_ends_above_the_loss_that_needs_no_attention() -> No
     assert table.groupby("scaling")["lost"].sum().to_dict() == {"off": 4, "on": 0}
 
 
+def test_a_run_that_is_lost_has_not_learnt_even_if_it_closes_the_gap() -> None:
+    # Seeds end at 0.5, at 0.9 and at 1.0, and one has diverged: all close 90 % of the gap.
+    ends = np.array([[0.5], [0.9], [1.0], [0.5]])
+    arm = arms.Arm([0.1], 0 * ends + 9, ends, ends, 0 * ends, ends * [[0], [0], [0], [1]], 0.9)
+    assert arm.learnt(0.5)[:, 0].tolist() == [True, True, False, False]
+    assert arm.lost()[:, 0].tolist() == [False, False, True, True]
+    # recall: a loss just above that without attention closes the gap if nothing else is better.
+    alone = unattended.loss("recall", 8)
+    found = runs(losses((alone - 0.05, alone + 0.001, 3.0), (alone - 0.05,) * 3))
+    found = found.assign(task="recall")
+    found["held_out_loss"] += (found["step"] == 0) * 1.0
+    table = pd.DataFrame(arms.rows(SETTINGS, found))
+    off = table[table["scaling"] == "off"]
+    assert off["learnt"].tolist() == [4, 0, 0]
+    assert off["lost"].tolist() == [0, 4, 4]
+    failed = pd.DataFrame(collapse.rows(SETTINGS, found)).groupby(["scaling", "learning_rate"])
+    assert failed["failed"].mean()["off"].tolist() == [0, 1, 1]
+
+
+def test_an_arm_that_learns_at_no_rate_has_no_sensitivity() -> None:
+    found = runs(losses((1.8, 1.8, 1.8), (1.0, 1.0, 1.0)))
+    table = pd.DataFrame(arms.rows(SETTINGS, found))
+    best = table[table["best"] == 1].set_index("scaling")
+    assert best["sensitivity"].isna().to_dict() == {"off": True, "on": False}
+    assert "sensitivity no scale –, 1/√d_k 0 nats" in judged(claims.window, arms, found).number
+
+
+def test_people_are_told_that_a_run_at_the_smallest_rate_may_be_lost_from_slowness() -> None:
+    alone = unattended.loss("recall", 8)
+    found = runs(losses((alone + 0.1, 1.0, 1.0), (alone + 0.1, 1.0, 1.0))).assign(task="recall")
+    run: Any = SimpleNamespace(table=lambda name: pd.DataFrame(arms.rows(SETTINGS, found)))
+    told = asked.trained(run)
+    assert "; at rate 0.001 over all scale rules 8 of 8 lost." in told
+    assert "a run may also be lost because it is slow" in told
+
+
 def test_a_window_that_reaches_the_end_of_the_grid_refutes_nothing() -> None:
     with pytest.raises(MissingError, match="reaches the highest rate"):
         judged(claims.window, arms, runs(losses((1.0, 1.0, 1.0), (1.0, 1.0, 1.0))))
@@ -452,7 +488,8 @@ def test_a_training_without_a_step_in_its_first_half_is_not_known_to_have_settle
 
 def test_a_seed_is_reported_at_the_rate_that_the_others_chose() -> None:
     loss = np.array([[0.0, 1.0], [9.0, 1.0], [9.0, 1.0]])
-    arm = arms.Arm([0.1, 0.2], loss + 9, loss + np.array([3, 2]), loss, loss / 10, 0 * loss)
+    halfway = loss + np.array([3, 2])
+    arm = arms.Arm([0.1, 0.2], loss + 9, halfway, loss, loss / 10, 0 * loss, 2.0)
     assert recurrence.choose([arm], 0) == (1.0, 2.0, 0.1)
 
 
@@ -554,13 +591,27 @@ def test_the_exact_entropy_beside_the_start_is_that_of_unrelated_keys() -> None:
     assert at["exact"] == pytest.approx(3.689, abs=5e-4)
 
 
+def test_rows_surely_above_and_below_their_exact_start_are_counted_by_their_intervals() -> None:
+    cells = [
+        (64, 1.1, 1.05, 1.2), (64, 1.4, 0.9, 1.9), (32, 0.8, 0.7, 0.9), (16, 0.9, 0.7, 1.1),
+        (8, 1.2, math.nan, math.nan),
+    ]  # fmt: skip
+    table = pd.DataFrame(cells, columns=["n_k", "entropy", "ci_low", "ci_high"])
+    table = table.assign(task="text", d_head=16, scaling="off", exact=1.0)
+    run: Any = SimpleNamespace(settings=SETTINGS, table=lambda name: table)
+    assert (
+        "no scale +10 % to +40 %, 2 of 2 above (1 surely) and 0 below (0 surely); shorter rows: "
+        "1 of 3 above (0 surely) and 2 below (1 surely)."
+    ) in asked.beginning(run)
+
+
 def test_people_are_told_how_far_the_longest_row_is_from_its_exact_start() -> None:
     found = runs(losses((1.0, 1.0, 1.8), (1.0, 1.0, 1.8)))
     table = pd.DataFrame(start.rows(SETTINGS, found[found["scaling"] == "on"]))
     run: Any = SimpleNamespace(settings=SETTINGS, table=lambda name: table)
     # 6.4 nats in the made-up runs, 3.689 exactly: 73.5 % more.
     assert "a row with 64 visible keys" in asked.beginning(run)
-    assert "1/√d_k +74 % to +74 %." in asked.beginning(run)
+    assert "1/√d_k +74 % to +74 %, 1 of 1 above (1 surely)" in asked.beginning(run)
     table = table.assign(exact=math.nan)
     with pytest.raises(MissingError, match="no transformer with an exact entropy"):
         asked.beginning(run)

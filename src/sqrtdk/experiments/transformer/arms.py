@@ -1,8 +1,9 @@
 """Compute arms.csv: loss at each learning rate, and how wide the window of rates is.
 
 A run has learnt if it closes at least `LEARNT` of the gap between its loss at initialisation and
-the lowest mean loss that a transformer of the same task and d_head reaches under any scale rule.
-The window of a seed is the number of decades of rates at which it has learnt, as in
+the lowest mean loss that a transformer of the same task and d_head reaches under any scale rule,
+and is not lost: it has not diverged and does not end above the loss that needs no attention. The
+window of a seed is the number of decades of rates at which it has learnt, as in
 `training.rates`. A run that diverged counts with its loss at initialisation.
 """
 
@@ -38,7 +39,7 @@ COLUMNS = (
     Column(
         "learnt",
         f"Number of seeds that close {100 * LEARNT:.0f} % of the gap between the first loss and "
-        "the lowest mean loss of a transformer of this task and d_head.",
+        "the lowest mean loss of a transformer of this task and d_head, and are not lost.",
         "seeds",
         read=int,
     ),
@@ -78,7 +79,7 @@ COLUMNS = (
     *estimate_columns(
         "sensitivity",
         "Learning-rate sensitivity (Wortsman et al. 2023): mean over rates of the loss above the "
-        f"arm's best one, mean over seeds. Small too if nothing is learnt at any rate. {_BEST}.",
+        f"arm's best one, mean over seeds. {_BEST}, and empty if no seed has learnt at any rate.",
         "nats",
     ),
 )
@@ -89,6 +90,7 @@ class Arm(NamedTuple):
 
     `begun` [n_seeds, n_rates] is the loss at initialisation, and `halfway` that at the last logged
     step of the first half of the training; NaN if only the initialisation was logged in it.
+    `unattended` is the loss that the task allows without attention.
     """
 
     rates: list[float]
@@ -97,15 +99,20 @@ class Arm(NamedTuple):
     loss: np.ndarray
     accuracy: np.ndarray
     diverged: np.ndarray
+    unattended: float
 
     def learnt(self, best: float) -> np.ndarray:
-        """Return which runs close enough of the gap to a best loss, [n_seeds, n_rates]."""
-        share: np.ndarray = self.begun - self.loss >= LEARNT * (self.begun - best)
-        return share
+        """Return which runs close enough of the gap to a best loss and are not lost.
 
-    def lost(self, unattended: float) -> np.ndarray:
-        """Return which runs diverged or end above a loss, [n_seeds, n_rates]."""
-        lost: np.ndarray = (self.diverged > 0) | (self.loss > unattended)
+        The shape is [n_seeds, n_rates].
+        """
+        closed = self.begun - self.loss >= LEARNT * (self.begun - best)
+        learnt: np.ndarray = closed & ~self.lost()
+        return learnt
+
+    def lost(self) -> np.ndarray:
+        """Return which runs diverged or end above `unattended`, [n_seeds, n_rates]."""
+        lost: np.ndarray = (self.diverged > 0) | (self.loss > self.unattended)
         return lost
 
 
@@ -124,6 +131,7 @@ def arms_of(settings: Settings, runs: pd.DataFrame) -> dict[tuple[str, str, int,
             _losses(ends, begun),
             matrix(ends, "accuracy"),
             matrix(ends, "diverged"),
+            unattended.loss(cast(Task, at[0]), int(settings["n_tokens"])),
         )
     return found
 
@@ -160,27 +168,29 @@ def rows(settings: Settings, runs: pd.DataFrame) -> Iterator[tables.Row]:
         level = best.get((task, d_head), float(np.min(np.mean(arm.loss, axis=0))))
         other = arms.get((task, network, d_head, scaled or ""))
         chosen = int(np.argmin(np.mean(arm.loss, axis=0)))
-        alone = unattended.loss(cast(Task, task), int(settings["n_tokens"]))
-        lost = arm.lost(alone)
+        learnt, lost = arm.learnt(level), arm.lost()
         for place, rate in enumerate(arm.rates):
             row: dict[str, Any] = {
                 "task": task, "network": network, "d_head": d_head, "scaling": scaling,
                 "learning_rate": rate, "n_seeds": len(arm.loss),
                 **mean_row("loss", arm.loss[:, place], within=NOT_NEGATIVE),
                 "accuracy": float(np.mean(arm.accuracy[:, place])),
-                "learnt": int(np.sum(arm.learnt(level)[:, place])),
+                "learnt": int(np.sum(learnt[:, place])),
                 "diverged": int(np.sum(arm.diverged[:, place])),
                 "lost": int(np.sum(lost[:, place])),
                 "begun": float(np.mean(arm.begun)),
-                "unattended": alone,
+                "unattended": arm.unattended,
                 "best": int(place == chosen),
             }  # fmt: skip
             if place == chosen:
                 row |= mean_row("window", windows(arm, level), within=NOT_NEGATIVE)
-                row["window_edge"] = float(np.any(arm.learnt(level)[:, -1]))
+                row["window_edge"] = float(np.any(learnt[:, -1]))
                 if other is not None:
                     row |= mean_row("gap", windows(other, level) - windows(arm, level))
-                    more = np.mean(lost, axis=1) - np.mean(other.lost(alone), axis=1)
+                    more = np.mean(lost, axis=1) - np.mean(other.lost(), axis=1)
                     row |= mean_row("lost_more", more, within=DIFFERENCE)
-                row |= mean_row("sensitivity", np.mean(arm.loss - arm.loss[:, [chosen]], axis=1))
+                # An arm that learns nothing has about the same loss at all rates.
+                if np.any(learnt):
+                    above = arm.loss - arm.loss[:, [chosen]]
+                    row |= mean_row("sensitivity", np.mean(above, axis=1))
             yield {column.name: row.get(column.name, np.nan) for column in COLUMNS}

@@ -5,6 +5,7 @@ from typing import cast
 import pandas as pd
 
 from sqrtdk.experiments.story import Asked, RunTables
+from sqrtdk.experiments.transformer.arms import LEARNT
 from sqrtdk.experiments.transformer.claims import (
     added,
     at_same_rate,
@@ -21,7 +22,10 @@ from sqrtdk.stats.wording import format_estimate
 
 
 def trained(run: RunTables) -> str:
-    """Give the window of rates, the best loss and the lost runs of each scale rule, by task."""
+    """Give the window of rates, the best loss and the lost runs of each scale rule, by task.
+
+    A run at the smallest rate may be lost because it is slow, so these runs are counted too.
+    """
     table = run.table("arms")
     table = table[(table["network"] == "transformer") & (table["best"] == 1)]
     if table.empty:
@@ -31,6 +35,8 @@ def trained(run: RunTables) -> str:
     every = run.table("arms")
     every = every[(every["network"] == "transformer") & (every["d_head"] == at)]
     counts = every.groupby(["task", "scaling"])[["lost", "n_seeds"]].sum()
+    slowest = every["learning_rate"].min()
+    slow = every[every["learning_rate"] == slowest].groupby("task")[["lost", "n_seeds"]].sum()
     for task, rows in table.groupby("task", sort=True):
         each = [
             f"{words.rule(row['scaling'])}: {'at least ' * bool(row['window_edge'])}"
@@ -40,10 +46,14 @@ def trained(run: RunTables) -> str:
             for row in rows.to_dict("records")
         ]
         needs = f"{rows['unattended'].iloc[0]:.2f} nats need no attention"
-        parts.append(f"{TASKS[task]} ({needs}): {'; '.join(each)}")
+        parts.append(
+            f"{TASKS[task]} ({needs}): {'; '.join(each)}; at rate {slowest:g} over all scale rules "
+            f"{slow.loc[task, 'lost']} of {slow.loc[task, 'n_seeds']} lost"
+        )
     return (
         f"Window of learning rates, best loss, and runs over all rates that diverge or end above "
-        f"the loss that needs no attention, at d_head = {at}. {'. '.join(parts)}."
+        f"the loss that needs no attention, at d_head = {at}. {'. '.join(parts)}. At the smallest "
+        "rates a run may also be lost because it is slow."
     )
 
 
@@ -79,7 +89,9 @@ def collapsing(run: RunTables) -> str:
     ]
     return (
         "A run collapses if the entropy of a layer falls below "
-        f"{COLLAPSED:g} of its maximum, and fails if it does not learn. {'. '.join(parts)}."
+        f"{COLLAPSED:g} of its maximum, and fails if it does not learn: if it diverges, ends above "
+        f"the loss that needs no attention, or closes less than {100 * LEARNT:.0f} % of the gap to "
+        f"the best loss. {'. '.join(parts)}."
     )
 
 
@@ -96,22 +108,36 @@ def same_rate(runs: pd.DataFrame) -> str:
 
 
 def beginning(run: RunTables) -> str:
-    """Say how far the longest row is from its exact entropy before training, by scale rule."""
+    """Say how far rows are from their exact entropy before training, by scale rule."""
     table = run.table("start")
     table = table[table["exact"].notna()]
     if table.empty:
         raise MissingError("the run has no transformer with an exact entropy at the start")
-    longest = table[table["n_k"] == table["n_k"].max()]
-    above = 100 * (longest["entropy"] / longest["exact"] - 1)
-    ranges = above.groupby(longest["scaling"]).agg(["min", "max"])
-    parts = [
-        f"{words.rule(str(name))} {row['min']:+.2g} % to {row['max']:+.2g} %"
-        for name, row in ranges.iterrows()
-    ]
+    most = int(table["n_k"].max())
+    parts = []
+    for name, rows in table.groupby("scaling", sort=True):
+        longest = rows[rows["n_k"] == most]
+        ends = 100 * (longest["entropy"] / longest["exact"] - 1).agg(["min", "max"])
+        shorter = rows[rows["n_k"] < most]
+        parts.append(
+            f"{words.rule(str(name))} {ends['min']:+.2g} % to {ends['max']:+.2g} %, "
+            f"{_sides(longest)}" + f"; shorter rows: {_sides(shorter)}" * bool(len(shorter))
+        )
     return (
-        f"Entropy of a row with {int(longest['n_k'].iloc[0])} visible keys in layer 0 before "
-        "training, against the exact one of as many unrelated keys, from the smallest to the "
-        f"largest difference over tasks and d_head: {', '.join(parts)}."
+        f"Entropy of a row with {most} visible keys in layer 0 before training, against the exact "
+        "one of as many unrelated keys, from the smallest to the largest difference over tasks and "
+        "d_head. A mean over seeds is surely above or below the exact value if its 95 % interval "
+        f"is; by chance about one in 20 is. {'. '.join(parts)}."
+    )
+
+
+def _sides(rows: pd.DataFrame) -> str:
+    """Count the rows of start.csv above and below their exact value, and those surely there."""
+    higher, lower = rows["entropy"] > rows["exact"], rows["entropy"] < rows["exact"]
+    above, below = rows["ci_low"] > rows["exact"], rows["ci_high"] < rows["exact"]
+    return (
+        f"{higher.sum()} of {len(rows)} above ({above.sum()} surely) and {lower.sum()} below "
+        f"({below.sum()} surely)"
     )
 
 
@@ -160,10 +186,10 @@ ASKED = (
         "causal-start",
         "What entropy does a causal row begin with?",
         "Row i sees i keys. With a scale that keeps σ near 1 its entropy begins close to that of i "
-        "unrelated keys; without a scale it begins above it, for two reasons. In a small model σ "
-        "differs more between queries than for independent normal entries, because all keys are "
-        "images of the same few directions under W_k, and at large σ the entropy is a convex "
-        "function of σ. In a wide model this is gone. And tokens that repeat are related.",
+        "unrelated keys; without a scale it differs more between seeds, and may be off. Two things "
+        "can raise it. In a narrow model σ differs more between queries than for independent "
+        "normal entries, because all keys are images of the same few directions under W_k, and at "
+        "large σ the entropy is a convex function of σ. And tokens that repeat are related.",
         beginning,
         "figure-transformer-start",
     ),

@@ -42,6 +42,11 @@ def _window(name: object, row: pd.Series) -> str:
     return f"{words.rule(str(name))} {beyond_grid}{format_estimate(estimate_of(row, 'window'))}"
 
 
+def _sensitivity(row: pd.Series) -> str:
+    """Return the learning-rate sensitivity in words, a dash if nothing is learnt at any rate."""
+    return "–" if np.isnan(row["sensitivity"]) else format_estimate(estimate_of(row, "sensitivity"))
+
+
 def window(whole: WholeTable) -> Finding:
     """Judge whether the window of learning rates is wider with 1/√d_head, at the largest d_head."""
     table = whole.table[whole.table["network"] == "transformer"]
@@ -66,8 +71,7 @@ def window(whole: WholeTable) -> Finding:
     others = [_window(name, one) for name, one in best.iterrows() if name != off]
     lost = table.groupby("scaling")["diverged"].sum()
     sensitive = ", ".join(
-        f"{words.rule(str(name))} {format_estimate(estimate_of(one, 'sensitivity'))}"
-        for name, one in best.iterrows()
+        f"{words.rule(str(name))} {_sensitivity(one)}" for name, one in best.iterrows()
     )
     runs = int(table["n_seeds"].iloc[0]) * table["learning_rate"].nunique()
     verb = "widens" if holds else "does not widen" if holds is False else "may widen"
@@ -240,8 +244,9 @@ CLAIMS = (
         "transformer_window",
         "In a trained transformer, division by √d_head widens the window of learning rates.",
         f"A run has learnt if it closes {100 * LEARNT:.0f} % of the gap from its loss at "
-        "initialisation to the lowest mean loss of its task and d_head. The window of a seed is "
-        "the number of decades of rates at which it has learnt. Judged for each task at the "
+        "initialisation to the lowest mean loss of its task and d_head, and does not end above the "
+        "loss that the task allows without attention. The window of a seed is the number of "
+        "decades of rates at which it has learnt. Judged for each task at the "
         "largest d_head. True if the window with 1/√d_head is surely wider than without scaling by "
         f"more than {WIDER:.2f} decades, a factor of 2; false if surely not. "
         f"{EQUAL} rate of the grid. Not measured if it is "
@@ -262,8 +267,8 @@ CLAIMS = (
         f"of rates is surely wider with it by more than {WIDER:.2f} decades, as in "
         "transformer_window. False if one of both surely fails. Where all seeds have the same "
         "difference, it counts as uncertain by one rate of the grid. Not measured if "
-        "transformer_window is not. A run that is too slow is lost too, at the same rates with "
-        "both rules.",
+        "transformer_window is not. At the smallest rates a run may also be lost because it is "
+        "slow.",
         "transformer-rates",
         stability,
         source="ours",
