@@ -231,7 +231,7 @@ def test_a_power_that_falls_as_the_keys_become_more_is_a_condition_with_its_numb
     falls = "the exponent falls as n_k grows: at n_k = 64, 256, 4096 it is 0.971, 0.911, 0.791"
     assert found["verdict"] == "true with a condition"
     assert found["condition"] == (
-        f"fails for n_k = 4096, inputs = planted; where it holds, {falls} (planted, exact)"
+        f"fails for n_k = 4096, inputs = planted; {falls} (planted, exact)"
     )
     assert f"T{falls[1:]} (planted, exact)." in found["answer"]
     # Where all hold, it is a condition as well; without exact values the means are printed.

@@ -15,6 +15,15 @@ FALSE = "false"
 NOT_MEASURED = "not measured"
 VERDICTS = (TRUE, CONDITIONAL, FALSE, NOT_MEASURED)
 
+UNDECIDED = "undecided"
+"""What a verdict of `NOT_MEASURED` is called where there are numbers that do not decide."""
+
+
+def said(verdict: str, numbers: str) -> str:
+    """Return a verdict as a reader has it, from two columns of claims.csv."""
+    return UNDECIDED if verdict == NOT_MEASURED and numbers else verdict
+
+
 SERIES_SEPARATOR = " | "
 """Separates two series of `numbers`; no number, name or sentence contains it."""
 

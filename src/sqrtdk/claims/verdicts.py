@@ -70,7 +70,8 @@ def judge(
             "ci_low": math.nan,
             "ci_high": math.nan,
         }
-        return base | empty | {"answer": f"Not measured: {condition}."}
+        said = "Undecided" if findings else "Not measured"
+        return base | empty | {"answer": f"{said}: {condition}."}
     wanted = verdict != FALSE
     agreeing = [pair for pair in findings if pair[1].holds is wanted]
     # The claim's own grid and unrelated inputs come first, so that answers are comparable.
@@ -85,11 +86,22 @@ def judge(
     return base | {
         "answer": answer,
         "series": label,
-        "quantity": closest.quantity + (f" ({closest_series.label})" * bool(closest_series.label)),
+        "quantity": f"{closest.quantity}{_place(closest_series, closest, verdict)}",
         "value": closest.value.mean,
         "ci_low": closest.value.low,
         "ci_high": closest.value.high if math.isfinite(closest.value.high) else math.nan,
     }
+
+
+def _place(one: Evidence, finding: Finding, verdict: str) -> str:
+    """Return the series of a number in parentheses, and its own verdict if that is another one."""
+    state = "" if finding.holds is (verdict != FALSE) else STATES[finding.holds]
+    named = ", ".join(filter(None, [one.label, state]))
+    return f" ({named})" if named else ""
+
+
+STATES = {True: "where it holds", False: "where it fails", None: "undecided"}
+"""The verdict on a series, in words."""
 
 
 def _verdict(
@@ -113,7 +125,7 @@ def _verdict(
             if alone
             else "the intervals are too wide to decide; more seeds make them narrower"
         )
-        return NOT_MEASURED, "; ".join([wide, *(fails and [*fails, *undecided]), *lacking])
+        return NOT_MEASURED, "; ".join([*(fails and [*fails, *undecided]), wide, *lacking])
     if not by[True] and not by[False]:
         return NOT_MEASURED, "; ".join(lacking or [claim.lacking or absent(claim.experiment)])
     unmeasured = _lacking(lacking)
@@ -129,14 +141,15 @@ def _conditions(findings: Iterable[tuple[Evidence, Finding]], others: bool) -> l
     """Return the conditions of the series that hold, each once.
 
     `others` says that the claim does not hold for some series. A condition after those, without a
-    verb of its own, would read as one of their failure.
+    verb of its own, would read as one of their failure; one that begins with "the" is a sentence.
     """
     by: dict[str, list[Evidence]] = {}
     for one, finding in findings:
         if finding.holds:
             by.setdefault(finding.condition, []).append(one)
     if len(by) == 1:
-        return [f"where it holds, {text}" if others else text for text in by if text]
+        bare = not others or all(text.startswith("the ") for text in by)
+        return [text if bare else f"where it holds, {text}" for text in by if text]
     verb = "holds for " if others else ""
     texts = [f"{verb}{_labels(series)}: {text}" for text, series in by.items() if text]
     return abbreviate(texts, "series", WHOLE)

@@ -71,15 +71,19 @@ def _tally(rows: Sequence[Row]) -> str:
 
 
 def _verdicts(rows: Iterable[Row], stems: set[str]) -> Iterable[str]:
-    """Return the table of the claims that the run has measured, and the others in a line."""
-    measured = [row for row in rows if row["verdict"] != claim.NOT_MEASURED]
+    """Return the table of the claims that the run has numbers for, also undecided ones."""
+    measured = [
+        (row, said)
+        for row in rows
+        if (said := claim.said(row["verdict"], row["numbers"])) != claim.NOT_MEASURED
+    ]
     if not measured:
         return []
     lines = ["| | Statement | Verdict | Condition | Figure |", "|---|---|---|---|---|"]
-    for row in measured:
+    for row, verdict in measured:
         stem = row["figure"]
         link = f"[{stem}](#{anchor(stem)})" if stem in stems else stem
-        cells = (SIGNS[row["verdict"]], row["sentence"], row["verdict"], row["condition"])
+        cells = (SIGNS[row["verdict"]], row["sentence"], verdict, row["condition"])
         lines.append(f"| {' | '.join([*map(escape, cells), link])} |")
     return ["\n".join(lines)]
 

@@ -56,7 +56,7 @@ REMEDIES: Mapping[str, str] = {
 ROWS: Mapping[str, str] = {
     "independent": "unrelated",
     "planted": "one match",
-    "exponential": "heavy tails",
+    "exponential": "exponential tails",
 }
 """Laws of rows of scores."""
 

@@ -166,12 +166,13 @@ def by_source(ledger: Sequence[Row]) -> list[tuple[str, list[Row]]]:
 
 
 def decided(row: Row) -> Row:
-    """Return a claim with the number that decides it in words."""
+    """Return a claim with its verdict and the number that decides it in words."""
+    said = claims_claim.said(row["verdict"], row["numbers"])
     if not row["value"]:
-        return {**row, "decides": ""}
+        return {**row, "said": said, "decides": ""}
     ends = (float(row[name] or "nan") for name in ("ci_low", "ci_high"))
     value = wording.format_estimate(Estimate(float(row["value"]), *ends))
-    return {**row, "decides": f"{row['quantity']}: {value}"}
+    return {**row, "said": said, "decides": f"{row['quantity']}: {value}"}
 
 
 def checks(ledger: Sequence[Row], experiments: Sequence[str]) -> dict[str, str]:

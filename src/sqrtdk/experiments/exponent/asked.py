@@ -1,5 +1,6 @@
 """Answer a question that people ask: why the root, and not another power."""
 
+import math
 from typing import Any
 
 import pandas as pd
@@ -43,11 +44,11 @@ def fails(run: RunTables) -> str:
     if not known:
         raise MissingError("1/√d_k does not fail for any match of the run")
     texts = [
-        f"{row['root_fails']:.0f} with {words.with_name(row['inputs'], words.INPUTS)} among "
+        f"{math.ceil(row['root_fails'])} with {words.with_name(row['inputs'], words.INPUTS)} among "
         f"{row['n_k']} keys"
         + (
-            f" (8/d_k keeps more than half from d_k = {row['inverse_holds']:.0f} on; it leaves the "
-            f"match a weight of {format_number(row['inverse_match'])} at d_k = {FAR})"
+            f" (8/d_k keeps more than half from d_k = {math.ceil(row['inverse_holds'])} on; it "
+            f"leaves the match a weight of {format_number(row['inverse_match'])} at d_k = {FAR})"
             if row["inverse_holds"] <= row["root_fails"]
             else ""
         )

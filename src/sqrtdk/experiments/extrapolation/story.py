@@ -7,6 +7,7 @@ from sqrtdk.experiments.story import Lead, RunTables, said
 from sqrtdk.stats.intervals import MissingError
 from sqrtdk.stats.seed_columns import estimate_of
 from sqrtdk.stats.series import scaled_rule
+from sqrtdk.stats.wording import format_number
 
 
 def at_most_keys(run: RunTables) -> dict[str, pd.DataFrame]:
@@ -41,8 +42,8 @@ def lead_length(run: RunTables) -> str:
 
     row = arms["fixed"].iloc[0]
     text = (
-        "**Beyond the trained length a scale that cannot be learned should grow.** A head trained "
-        f"with {row['n_k']} keys and asked at {row['n_asked']} keeps a weight of "
+        "**Beyond the trained length a fixed scale disperses, and a learned one does so less.** A "
+        f"head trained with {row['n_k']} keys and asked at {row['n_asked']} keeps a weight of "
         f"{number('fixed', scaled)} on the match with √d_k. With 0.43 ln\N{NO-BREAK SPACE}n "
         f"(SSMax) it keeps {number('fixed', 'ssmax')}, at "
         f"{number('fixed', 'ssmax', 'loss_ratio')} times the loss."
@@ -51,7 +52,9 @@ def lead_length(run: RunTables) -> str:
         text += (
             f" If a multiplier of the scale is learned too, the weights are "
             f"{number('learned', scaled)} and {number('learned', 'ssmax')}, at "
-            f"{number('learned', 'ssmax', 'loss_ratio')} times the loss."
+            f"{number('learned', 'ssmax', 'loss_ratio')} times the loss: a factor that grows makes "
+            "up for a scale that training left too small. The factor of the best possible weights "
+            f"does not grow; they have {format_number(row['best_match_weight'])}."
         )
     return text
 

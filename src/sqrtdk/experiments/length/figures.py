@@ -98,8 +98,8 @@ def _says_attainable(limits: pd.DataFrame) -> str:
 
 def build_best(tables: Tables) -> Figure:
     """Draw the best power of log n of each law of rows, by criterion."""
-    table = tables["best"]
-    table = table[table["mean"].notna() & table["criterion"].isin(CRITERIA)]
+    every = tables["best"][tables["best"]["criterion"].isin(CRITERIA)]
+    table = every[every["mean"].notna()]
     if table.empty:
         return style.nothing("no seed of the run has a best power.")
     laws = [law for law in ROW_LAWS if law in set(table["rows"])]
@@ -137,11 +137,13 @@ def build_best(tables: Tables) -> Figure:
         for metric, look in looks.items()
     ]  # fmt: skip
     style.legend(figure, handles)
+    none = f"Without a marker: no power from 0 to {MOST:g} does. "
+    lacking = none if len(table) < len(every) else ""
     style.note(
         figure,
         "The power of log n_k at which the mean over rows has no slope over ln n_k. Ring: exact; "
         "ticks on a dotted line: exact for the lengths up to the middle one, and from it on. "
-        f"Without a marker: no power from 0 to {MOST:g} does. {style.says_seeds(table, 'Bar')}",
+        f"{lacking}{style.says_seeds(table, 'Bar')}",
     )
     return figure
 

@@ -30,7 +30,7 @@ def lead_match(run: RunTables) -> str:
     one = run.main(INPUTS)
     d_k, weight = last(one.curve("scaled", "max_weight"))
     return (
-        f"**It is not always enough.** If every query has a matching key among {one.n_k}, its "
+        f"**√d_k is not always enough.** If every query has a matching key among {one.n_k}, its "
         f"score grows like d_k itself: at d_k = {d_k}, even with √d_k, the favourite key gets "
         f"{said(weight)}. That is good at the end of learning and bad at its start."
     )

@@ -32,9 +32,10 @@ def replaced(run: RunTables) -> str:
     for name, words in SHOWN.items():
         if name not in table.index:
             continue
-        steps = float(table.loc[name, "crossfit_steps"])
-        budget = int(table.loc[name, "steps"])
-        shown = f"{steps:.0f}" if math.isfinite(steps) else f"more than {budget}"
+        row = table.loc[name]
+        steps = Estimate(*(float(row[f"crossfit_{x}"]) for x in ("steps", "low", "high")))
+        finite = math.isfinite(steps.mean)
+        shown = format_estimate(steps) if finite else f"more than {int(row['steps'])}"
         texts.append(f"{shown} {words}")
     if not texts:
         raise MissingError("the run has no remedies")
@@ -48,15 +49,16 @@ def sensitive(run: RunTables) -> str:
     table = run.table("ladder")
     d_k = table["d_k"].max()
     table = table[table["d_k"] == d_k].drop_duplicates("remedy").set_index("remedy")
+    ends = ["sensitivity", "sensitivity_low", "sensitivity_high"]
     found = {
-        words: Estimate(float(table.loc[name, "sensitivity"])).mean
+        words: Estimate(*(float(table.loc[name, x]) for x in ends))
         for name, words in (("off", "without a scale"), ("on", "with 1/√d_k"),
                             ("qk_norm_8", "with QK-norm"))
         if name in table.index
     }  # fmt: skip
     if not found:
         raise MissingError("the run has none of off, on and qk_norm_8")
-    texts = [f"{format_number(value, 2)} {words}" for words, value in found.items()]
+    texts = [f"{format_estimate(value)} {words}" for words, value in found.items()]
     return (
         f"At d_k = {d_k} the expected loss above that of the best rate, over all rates of the "
         f"grid, is {', '.join(texts)}."
